@@ -41,7 +41,7 @@ class WentWrong(Exception):  # noqa: N818 - says what happened
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BulkTask:
     """``records`` of ``size`` bytes, to or from partition 0 of ``topic``; ``pid`` is watched."""
 
     do: str
@@ -56,7 +56,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class BulkCost:
     """What one job cost; ``value_bytes`` counts the values of its records alone."""
 
     value_bytes: int = 0
@@ -64,21 +64,21 @@ class Result:
     cpu_seconds: float = 0.0
 
 
-def create(job: Job) -> None:
+def create(job: BulkTask) -> None:
     """A topic of one partition."""
     admin = AdminClient({"bootstrap.servers": job.bootstrap})
     for made in admin.create_topics([NewTopic(job.topic, 1, 1)]).values():
         made.result(DEADLINE_S)
 
 
-def delete(job: Job) -> None:
+def delete(job: BulkTask) -> None:
     """Give the disk back."""
     admin = AdminClient({"bootstrap.servers": job.bootstrap})
     for gone in admin.delete_topics([job.topic]).values():
         gone.result(DEADLINE_S)
 
 
-def produce(job: Job) -> None:
+def produce(job: BulkTask) -> None:
     """Every record delivered, or WentWrong."""
     failed: list[KafkaError] = []
     delivered = 0
@@ -105,7 +105,7 @@ def produce(job: Job) -> None:
         raise WentWrong(f"{delivered} of {job.records} delivered, {failed[:1]}")
 
 
-def fetch(job: Job) -> None:
+def fetch(job: BulkTask) -> None:
     """Everything in order from the beginning, as often as asked, or WentWrong."""
     consumer = Consumer({"bootstrap.servers": job.bootstrap, **CONSUMER})
     try:
@@ -116,7 +116,7 @@ def fetch(job: Job) -> None:
         consumer.close()
 
 
-def _read_all(consumer: Consumer, job: Job) -> None:
+def _read_all(consumer: Consumer, job: BulkTask) -> None:
     due, deadline = 0, time.monotonic() + DEADLINE_S
     while due < job.records:
         found = consumer.consume(CONSUME_MAX, 1.0)
@@ -135,11 +135,11 @@ def _read_all(consumer: Consumer, job: Job) -> None:
 DO = {"create": create, "produce": produce, "fetch": fetch, "delete": delete}
 
 
-def run(job: Job) -> Result:
+def run(job: BulkTask) -> BulkCost:
     """Do it, watching the server's CPU and the clock."""
     cpu, wall = cpu_seconds(job.pid), time.monotonic()
     DO[job.do](job)
-    return Result(
+    return BulkCost(
         job.size * job.records * job.times,
         time.monotonic() - wall,
         cpu_seconds(job.pid) - cpu,
@@ -149,7 +149,7 @@ def run(job: Job) -> Result:
 def main() -> None:
     """Serve jobs until standard input ends."""
     for line in sys.stdin:
-        print(json.dumps(asdict(run(Job(**json.loads(line))))), flush=True)
+        print(json.dumps(asdict(run(BulkTask(**json.loads(line))))), flush=True)
 
 
 if __name__ == "__main__":

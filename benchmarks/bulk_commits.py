@@ -28,7 +28,7 @@ from benchmarks.commit import (
     systems,
     zookeeper_address,
 )
-from benchmarks.generator import Job
+from benchmarks.generator import LoadWindow
 from benchmarks.report import Cell, Measured, machine
 
 CELLS = tuple(Cell("bulk", *numbers) for numbers in ((1, 1), (16, 1), (4, 8)))
@@ -69,7 +69,7 @@ def main() -> None:
     options.replication = 1
     plan = CommitPlan(options.rounds, options.seconds, options.warm_up, CELLS)
     are_pinned = (os.cpu_count() or 1) >= 2
-    model = Job([], [], "bulk", MOST_CONNECTIONS, 1, 0, partitions=options.partitions)
+    model = LoadWindow([], [], "bulk", MOST_CONNECTIONS, 1, 0, partitions=options.partitions)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))
         address = stack.enter_context(zookeeper_address(None, directory / "zookeeper"))

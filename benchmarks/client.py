@@ -29,7 +29,7 @@ if not __package__:
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.cluster_operations import ClusterOperations
 from barnabas.console.development.existing_cluster import ExistingCluster
-from benchmarks.client_contestants import CONTESTANTS, Cost, Job
+from benchmarks.client_contestants import CONTESTANTS, ClientTask, Cost
 from benchmarks.report import machine
 from benchmarks.server_process import ServerFailed, pin
 
@@ -67,7 +67,7 @@ class Worker:
     def __exit__(self, *exc_info: object) -> None:
         self._process.communicate()
 
-    def do(self, what: str, job: Job) -> Cost:
+    def do(self, what: str, job: ClientTask) -> Cost:
         """Have one job done; raises ServerFailed when the process ended instead."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -83,7 +83,7 @@ def work(name: str) -> None:
     """What a worker does: a job a line in, its cost a line out."""
     for line in sys.stdin:
         order = json.loads(line)
-        outcome = CONTESTANTS[name][order.pop("do")](Job(**order))
+        outcome = CONTESTANTS[name][order.pop("do")](ClientTask(**order))
         cost = outcome if isinstance(outcome, Cost) else asyncio.run(outcome)
         print(json.dumps(asdict(cost)), flush=True)
 
@@ -94,11 +94,11 @@ def one_round(cluster: ClusterOperations, worker: Worker, megabytes: int, commit
     for size in SIZES:
         volume = megabytes if size == max(SIZES) else max(1, megabytes // SMALL_SHARE)
         with _topic(cluster, f"{worker.name}-{size}-{os.urandom(4).hex()}") as topic:
-            job = Job(cluster.bootstrap, topic, volume * 1_000_000 // size, size)
+            job = ClientTask(cluster.bootstrap, topic, volume * 1_000_000 // size, size)
             for what in ("produce", "consume"):
                 found[f"{what}, records of {size} bytes"] = {worker.name: [worker.do(what, job)]}
             if size == max(SIZES):
-                job = Job(cluster.bootstrap, topic, commits)
+                job = ClientTask(cluster.bootstrap, topic, commits)
                 found[COMMIT] = {worker.name: [worker.do(COMMIT, job)]}
     return found
 

@@ -34,7 +34,7 @@ POLL_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ClientTask:
     """``count`` records of ``size`` bytes in partition 0 of ``topic``, or ``count`` commits."""
 
     bootstrap: str
@@ -65,7 +65,7 @@ class Cost:
         self.cpu_s = time.process_time() - cpu
 
 
-async def aiokafka_produce(job: Job) -> Cost:
+async def aiokafka_produce(job: ClientTask) -> Cost:
     """Send without waiting; then wait for all."""
     cost, value = Cost(), job.value
     producer = AIOKafkaProducer(
@@ -84,7 +84,7 @@ async def aiokafka_produce(job: Job) -> Cost:
     return cost
 
 
-async def aiokafka_consume(job: Job) -> Cost:
+async def aiokafka_consume(job: ClientTask) -> Cost:
     """Many records at a time, their values counted."""
     cost, left = Cost(), job.count
     consumer = AIOKafkaConsumer(bootstrap_servers=job.bootstrap, enable_auto_commit=False)
@@ -100,7 +100,7 @@ async def aiokafka_consume(job: Job) -> Cost:
     return cost
 
 
-async def aiokafka_commit(job: Job) -> Cost:
+async def aiokafka_commit(job: ClientTask) -> Cost:
     """A member of a group commits, one offset after the other."""
     cost = Cost()
     consumer = AIOKafkaConsumer(
@@ -121,7 +121,7 @@ async def aiokafka_commit(job: Job) -> Cost:
     return cost
 
 
-async def barnabas_produce(job: Job) -> Cost:
+async def barnabas_produce(job: ClientTask) -> Cost:
     """Send without waiting; then wait for all."""
     cost, value = Cost(), job.value
     config = ProducerConfig(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
@@ -139,7 +139,7 @@ async def barnabas_produce(job: Job) -> Cost:
     return cost
 
 
-async def barnabas_consume(job: Job) -> Cost:
+async def barnabas_consume(job: ClientTask) -> Cost:
     """Many records at a time, their values counted."""
     cost, left = Cost(), job.count
     async with Consumer(job.bootstrap) as consumer:
@@ -152,7 +152,7 @@ async def barnabas_consume(job: Job) -> Cost:
     return cost
 
 
-async def barnabas_commit(job: Job) -> Cost:
+async def barnabas_commit(job: ClientTask) -> Cost:
     """A member of a group commits, one offset after the other."""
     cost = Cost()
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit=False)
@@ -167,7 +167,7 @@ async def barnabas_commit(job: Job) -> Cost:
     return cost
 
 
-def kafka_python_produce(job: Job) -> Cost:
+def kafka_python_produce(job: ClientTask) -> Cost:
     """Send without waiting; then wait for all."""
     cost, value = Cost(), job.value
     producer = KafkaProducer(
@@ -191,7 +191,7 @@ def kafka_python_produce(job: Job) -> Cost:
     return cost
 
 
-def kafka_python_consume(job: Job) -> Cost:
+def kafka_python_consume(job: ClientTask) -> Cost:
     """Many records at a time, their values counted."""
     cost, left = Cost(), job.count
     consumer = KafkaConsumer(bootstrap_servers=job.bootstrap, enable_auto_commit=False)
@@ -209,7 +209,7 @@ def kafka_python_consume(job: Job) -> Cost:
     return cost
 
 
-def kafka_python_commit(job: Job) -> Cost:
+def kafka_python_commit(job: ClientTask) -> Cost:
     """A member of a group commits, one offset after the other."""
     cost = Cost()
     consumer = KafkaConsumer(
@@ -232,7 +232,7 @@ def kafka_python_commit(job: Job) -> Cost:
     return cost
 
 
-Contestant = Mapping[str, Callable[[Job], Cost | Coroutine[Any, Any, Cost]]]
+Contestant = Mapping[str, Callable[[ClientTask], Cost | Coroutine[Any, Any, Cost]]]
 """What a client does for each job; a coroutine is run by who asks."""
 
 CONTESTANTS: Final[Mapping[str, Contestant]] = {

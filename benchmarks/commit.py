@@ -28,7 +28,7 @@ if not __package__:
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
 from benchmarks.barnabas_node import ROOT, barnabas_node
-from benchmarks.generator import Job, Result
+from benchmarks.generator import LoadWindow, WindowResult
 from benchmarks.nodes import Nodes
 from benchmarks.report import Cell, Measured, Rate, document, machine, table
 from benchmarks.server_process import ServerFailed, ServerProcess, pin
@@ -39,7 +39,7 @@ CELLS = tuple(
     for connections, in_flight in ((1, 1), (64, 1), (8, 64))
 )
 MOST_CONNECTIONS = 64
-MODEL = Job([], [], "commit", MOST_CONNECTIONS, 1, 0)
+MODEL = LoadWindow([], [], "commit", MOST_CONNECTIONS, 1, 0)
 
 
 class Generator:
@@ -48,7 +48,7 @@ class Generator:
     ``model`` says what else than a cell a job is made of.
     """
 
-    def __init__(self, cores: set[int] | None, model: Job = MODEL) -> None:
+    def __init__(self, cores: set[int] | None, model: LoadWindow = MODEL) -> None:
         self._model = model
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.generator"],
@@ -86,7 +86,7 @@ class Generator:
             in_flight=cell.in_flight,
             seconds=seconds,
         )
-        result = Result(**self._order({"do": "run", "job": asdict(job)}))
+        result = WindowResult(**self._order({"do": "run", "job": asdict(job)}))
         if result.wrong or not result.answers or not result.cpu_seconds:
             raise ServerFailed(f"{system.name}, {cell}: {result.wrong or 'no answer at all'}")
         return Rate(result.answers / result.cpu_seconds, result.answers / result.wall_seconds)

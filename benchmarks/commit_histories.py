@@ -118,9 +118,9 @@ def run(directory: Path, job: str, groups: int, cores: int, memory: str) -> dict
     spark.sparkContext.setLogLevel("ERROR")
     counts = [spark.read.parquet(path).count() for path in (commits, f"{directory}/records")]
     load = os.getloadavg()[0]
-    before, started = Processes.now(), time.monotonic()
+    before, started = ProcessCosts.now(), time.monotonic()
     report = _job(spark, job, commits, f"{directory}/records")
-    seconds, after = time.monotonic() - started, Processes.now()
+    seconds, after = time.monotonic() - started, ProcessCosts.now()
     spark.stop()
     cpu_s = after.cpu_s - before.cpu_s
     return {
@@ -147,7 +147,7 @@ def _job(spark: SparkSession, job: str, commits: str, records: str) -> Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Processes:
+class ProcessCosts:
     """This process and all that it started: Spark's JVM, and the workers in Python."""
 
     cpu_s: float

@@ -71,7 +71,7 @@ class CompactionOutcome:
         )
 
 
-class Committer:
+class PacedCommitter:
     """Commits at a steady rate; each latency counts from when the commit was due."""
 
     def __init__(self, connection: Connection) -> None:
@@ -158,7 +158,7 @@ async def measure(
     committing = await Connection.open("127.0.0.1", server.port)
     await create(connection, topic)
     now_ms = await fill(connection, topic, megabytes, record_bytes)
-    committer = Committer(committing)
+    committer = PacedCommitter(committing)
     task = asyncio.create_task(committer.run())
     try:
         await asyncio.sleep(1.0)

@@ -62,7 +62,7 @@ SMALL_JVM: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLev
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class NodeFault:
     """What happens to whom."""
 
     name: str
@@ -75,12 +75,12 @@ class Fault:
 
 
 FAULTS: Final = (
-    Fault("kill", signal.SIGKILL, hits_controller=False),
-    Fault("kill-controller", signal.SIGKILL, hits_controller=True),
-    Fault("term", signal.SIGTERM, hits_controller=False),
-    Fault("term-controller", signal.SIGTERM, hits_controller=True),
-    Fault("stop", signal.SIGSTOP, hits_controller=False),
-    Fault("stop-controller", signal.SIGSTOP, hits_controller=True),
+    NodeFault("kill", signal.SIGKILL, hits_controller=False),
+    NodeFault("kill-controller", signal.SIGKILL, hits_controller=True),
+    NodeFault("term", signal.SIGTERM, hits_controller=False),
+    NodeFault("term-controller", signal.SIGTERM, hits_controller=True),
+    NodeFault("stop", signal.SIGSTOP, hits_controller=False),
+    NodeFault("stop-controller", signal.SIGSTOP, hits_controller=True),
 )
 
 
@@ -201,7 +201,7 @@ async def _turns() -> None:
 
 
 @dataclass(slots=True)
-class Row:
+class OutageRow:
     """One kind of fault on one server: all outages, in seconds."""
 
     server: str
@@ -224,7 +224,7 @@ HEAD: Final = (
 )
 
 
-class Bench:
+class FailoverBench:
     """Hurts one cluster, round by round."""
 
     def __init__(self, servers: Servers, view: ClusterView, rng: random.Random) -> None:
@@ -238,7 +238,7 @@ class Bench:
             until(lambda: len(first.acknowledged) > 0, "a first commit")
         self._groups = [f"group-{number}" for number in range(GROUPS)]
 
-    def round(self, fault: Fault, row: Row) -> None:
+    def round(self, fault: NodeFault, row: OutageRow) -> None:
         """One fault; raises AssertionError when the cluster does not get over it."""
         until(self._is_at_rest, "everything in sync and led as preferred")
         victim, groups = self._victim(fault)
@@ -260,7 +260,7 @@ class Bench:
         else:
             self._servers.revive(victim, self._view)
 
-    def _victim(self, fault: Fault) -> tuple[int, list[str]]:
+    def _victim(self, fault: NodeFault) -> tuple[int, list[str]]:
         """A node and groups that it coordinates."""
         controller = self._view.controller()
         assert controller is not None
@@ -288,11 +288,13 @@ def until(is_so: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def measure(servers: Servers, faults: Sequence[Fault], rounds: int, seed: int) -> list[Row]:
+def measure(
+    servers: Servers, faults: Sequence[NodeFault], rounds: int, seed: int
+) -> list[OutageRow]:
     """All faults on one cluster, their rounds in turn."""
-    rows = [Row(servers.name, fault.name) for fault in faults]
+    rows = [OutageRow(servers.name, fault.name) for fault in faults]
     with ClusterView(servers.zookeeper) as view:
-        bench = Bench(servers, view, random.Random(seed))
+        bench = FailoverBench(servers, view, random.Random(seed))
         for _ in range(rounds):
             for fault, row in zip(faults, rows, strict=True):
                 bench.round(fault, row)
@@ -327,7 +329,7 @@ def main() -> None:
         "sessions": lambda: barnabas("Barnabas, no beacons", {"beacon.enable": "false"}),
         "kafka": lambda: kafka(given.libs),
     }
-    rows: list[Row] = []
+    rows: list[OutageRow] = []
     for name in dict.fromkeys([*given.servers, *filter(None, [given.against])]):
         with starts[name]() as servers:
             rows += measure(servers, faults, given.rounds, given.seed)

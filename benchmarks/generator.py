@@ -33,7 +33,7 @@ CORRELATION = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class LoadWindow:
     """One window of load against one system.
 
     ``ports`` names the coordinator of each connection's group, ``pids`` every node. A request
@@ -51,7 +51,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class WindowResult:
     """What one window saw; ``wrong`` is the first answer that was not the expected one."""
 
     answers: int
@@ -60,7 +60,7 @@ class Result:
     wrong: str = ""
 
 
-class Lane(asyncio.Protocol):
+class PipelinedConnection(asyncio.Protocol):
     """One connection that keeps ``in_flight`` requests on their way and checks every answer."""
 
     def __init__(self, exchanges: list[frames.Exchange], in_flight: int) -> None:
@@ -130,7 +130,7 @@ class Lane(asyncio.Protocol):
         self._transport.write(b"".join(frames_out))
 
 
-def exchanges(job: Job, connection: int) -> list[frames.Exchange]:
+def exchanges(job: LoadWindow, connection: int) -> list[frames.Exchange]:
     """What a connection repeats: its own group, every partition of the topic in turn."""
     group = f"load-{connection:02}"
     if job.kind == "bulk":
@@ -140,32 +140,37 @@ def exchanges(job: Job, connection: int) -> list[frames.Exchange]:
     return [build(group, job.topic, index, 1_000 + index) for index in range(RING)]
 
 
-async def run(job: Job) -> Result:
+async def run(job: LoadWindow) -> WindowResult:
     """Drive one system for a window and count what came back inside it."""
     loop = asyncio.get_running_loop()
-    lanes = [Lane(exchanges(job, number), job.in_flight) for number in range(job.connections)]
+    lanes = [
+        PipelinedConnection(exchanges(job, number), job.in_flight)
+        for number in range(job.connections)
+    ]
     for lane, port in zip(lanes, job.ports, strict=False):
         await loop.create_connection(lambda lane=lane: lane, LOOPBACK, port)  # type: ignore[misc]
     await asyncio.sleep(RAMP_S)
     answers, wall, cpu = _counted(lanes), time.monotonic(), _cpu_seconds(job)
     await asyncio.sleep(job.seconds)
-    result = Result(_counted(lanes) - answers, time.monotonic() - wall, _cpu_seconds(job) - cpu)
+    result = WindowResult(
+        _counted(lanes) - answers, time.monotonic() - wall, _cpu_seconds(job) - cpu
+    )
     for lane in lanes:
         lane.is_open = False
     await asyncio.sleep(RAMP_S)
     wrong = next((lane.wrong for lane in lanes if lane.wrong), "")
-    return Result(result.answers, result.wall_seconds, result.cpu_seconds, wrong)
+    return WindowResult(result.answers, result.wall_seconds, result.cpu_seconds, wrong)
 
 
-def _counted(lanes: list[Lane]) -> int:
+def _counted(lanes: list[PipelinedConnection]) -> int:
     return sum(lane.answers for lane in lanes)
 
 
-def _cpu_seconds(job: Job) -> float:
+def _cpu_seconds(job: LoadWindow) -> float:
     return sum(map(cpu_seconds, job.pids))
 
 
-def prepare(job: Job, timeout_s: float = 60.0) -> list[int]:
+def prepare(job: LoadWindow, timeout_s: float = 60.0) -> list[int]:
     """Create the topic, commit once what will be asked for, and name each group's coordinator.
 
     The first of ``ports`` is asked. Raises TimeoutError when the system does not come to answer
@@ -196,7 +201,7 @@ def prepare(job: Job, timeout_s: float = 60.0) -> list[int]:
 
 
 def _prepare_group(
-    deadline: float, server: Callable[[int], socket.socket], job: Job, connection: int
+    deadline: float, server: Callable[[int], socket.socket], job: LoadWindow, connection: int
 ) -> int:
     """Commit what a connection will ask for; returns the port of its coordinator."""
     asked = frames.find_coordinator(f"load-{connection:02}")
@@ -220,7 +225,7 @@ def _prepare_group(
     return frames.coordinator_port(found)
 
 
-def _commits(job: Job) -> Job:
+def _commits(job: LoadWindow) -> LoadWindow:
     """What is committed beforehand."""
     return job if job.kind == "bulk" else replace(job, kind="commit")
 
@@ -252,7 +257,7 @@ def main() -> None:
     """Serve jobs until standard input ends."""
     for line in sys.stdin:
         order = json.loads(line)
-        job = Job(**order["job"])
+        job = LoadWindow(**order["job"])
         if order["do"] == "prepare":
             answer: dict[str, object] = {"ports": prepare(job)}
         else:

@@ -60,7 +60,7 @@ from barnabas.protocol.messages import (
     update_metadata,
 )
 from benchmarks import frames
-from benchmarks.generator import RING, Job, exchanges
+from benchmarks.generator import RING, LoadWindow, exchanges
 from benchmarks.report import Cell
 
 NODE, VERSION = 1, 8
@@ -107,7 +107,7 @@ class Socket(asyncio.Transport):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeParts:
     """The parts of a node that commits and fetches pass."""
 
     listener: Listener
@@ -149,7 +149,7 @@ class Nowhere:
 
 
 @asynccontextmanager
-async def node(directory: Path, audit: str = "none") -> AsyncIterator[Node]:
+async def node(directory: Path, audit: str = "none") -> AsyncIterator[NodeParts]:
     """A node that leads every offsets partition, and knows the topic of the load."""
     loop = asyncio.get_running_loop()
     logs = LogManager(
@@ -194,7 +194,7 @@ async def node(directory: Path, audit: str = "none") -> AsyncIterator[Node]:
         dispatcher.register(GroupsHandler(coordinator).handlers())
         listener = Listener("CLIENT", dispatcher, Limits(NetworkSettings()))
         listener.is_serving = True
-        yield Node(listener, coordinator)
+        yield NodeParts(listener, coordinator)
         coordinator.stop()
         running.cancel()
     await logs.close()
@@ -222,7 +222,7 @@ def _leads_all() -> leader_and_isr.LeaderAndIsrRequest:
     return leader_and_isr.LeaderAndIsrRequest(controller_epoch=1, topic_states=[topic])
 
 
-class Load:
+class CellLoad:
     """The connections of one cell, and what each of them says in one turn."""
 
     def __init__(self, listener: Listener, cell: Cell) -> None:
@@ -254,7 +254,7 @@ class Load:
 
 
 def _exchanges(kind: str, connection: int) -> list[frames.Exchange]:
-    return exchanges(Job((), (), kind, 1, 1, 0), connection)
+    return exchanges(LoadWindow((), (), kind, 1, 1, 0), connection)
 
 
 def _chunks(lane: Sequence[frames.Exchange], in_flight: int) -> list[bytes]:
@@ -283,7 +283,7 @@ async def least(work: Callable[[], Any], requests: int, rounds: int) -> float:
     return best / requests / 1000
 
 
-async def shares(node: Node, kind: str, rounds: int) -> dict[str, float]:
+async def shares(node: NodeParts, kind: str, rounds: int) -> dict[str, float]:
     """The stages of a request one by one, each called as the dispatcher would."""
     api = offset_fetch if kind == "fetch" else offset_commit
     names = ("OffsetFetch", "OffsetCommit")[kind == "commit"]
@@ -329,7 +329,7 @@ async def measure(directory: Path, rounds: int, only: str | None, audit: str) ->
             await _commit_all(served, number)
         gc_tuning.tune()
         for cell in CELLS:
-            load = Load(served.listener, cell)
+            load = CellLoad(served.listener, cell)
             repeat = TURNS if cell.connections > 1 else TURNS * 16
             await load.turns(repeat)
             if only == str(cell):
@@ -356,7 +356,7 @@ async def print_files(directory: Path) -> None:
 
     async with node(directory) as served:
         await _commit_all(served, 0)
-        load = Load(served.listener, Cell("commit", 1, 1))
+        load = CellLoad(served.listener, Cell("commit", 1, 1))
         await load.turns(4)  # a new connection, and a new segment, have more to do
         sys.setprofile(note)
         await load.turns(1)
@@ -366,7 +366,7 @@ async def print_files(directory: Path) -> None:
     print(f"{len(passed)} files")
 
 
-async def _commit_all(served: Node, number: int) -> None:
+async def _commit_all(served: NodeParts, number: int) -> None:
     """Have every offset committed that the fetches ask for."""
     connection, socket = Connection(served.listener), Socket()
     connection.connection_made(socket)

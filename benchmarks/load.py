@@ -99,7 +99,7 @@ class _Topics:
         return None
 
 
-class Node:
+class NodeWithoutSockets:
     """Storage, partitions and coordinator of a node, without its sockets."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -178,7 +178,7 @@ def keys_of(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
 
 async def write(options: argparse.Namespace) -> dict[str, float]:
     """Commit to all keys in turn until there are enough commits."""
-    node = Node(options)
+    node = NodeWithoutSockets(options)
     await node.open()
     by_partition: list[list[bytes]] = [[] for _ in range(options.partitions)]
     for group, topic, index in keys_of(options):
@@ -209,7 +209,7 @@ async def read(options: argparse.Namespace) -> dict[str, float]:
 
 async def load(options: argparse.Namespace) -> dict[str, float]:
     """From the election to the first answer of the last group, and the memory that it takes."""
-    node = Node(options)
+    node = NodeWithoutSockets(options)
     await node.open()
     tune()
     before, began, busy = resident_bytes(), time.perf_counter(), time.process_time()
@@ -246,7 +246,7 @@ async def longest_stall() -> float:
 
 async def save(options: argparse.Namespace) -> dict[str, float]:
     """Write the snapshots, as a stop in order does with time enough."""
-    node = Node(options)
+    node = NodeWithoutSockets(options)
     await node.open()
     await node.load()
     standbys = node.coordinator.standbys

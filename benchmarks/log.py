@@ -51,7 +51,7 @@ RULES = ProduceRules()
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FigureRow:
     """One line of the report: what was measured, ours and the machine's."""
 
     what: str
@@ -122,7 +122,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def append_rows(rounds: int, megabytes: int) -> list[Row]:
+def append_rows(rounds: int, megabytes: int) -> list[FigureRow]:
     """Appending by size of batch, alone and with what a produce request's batch goes through."""
     rows = []
     for records in BATCHES:
@@ -156,7 +156,7 @@ def append_rows(rounds: int, megabytes: int) -> list[Row]:
             took = best(rounds, work)
             note = f"{times * records / took / 1e3:.0f} k records/s"
             name = f"{what}, {records} records, {len(batch)} bytes"
-            rows.append(Row(name, "MB/s", size / took, limit, "write()", note))
+            rows.append(FigureRow(name, "MB/s", size / took, limit, "write()", note))
     return rows
 
 
@@ -167,7 +167,7 @@ def written(batch: bytearray, times: int) -> float:
         return seconds(lambda: [os.write(descriptor, batch) for _ in range(times)])
 
 
-def read_rows(log: Log, rounds: int) -> list[Row]:
+def read_rows(log: Log, rounds: int) -> list[FigureRow]:
     """Reading all of it in order, and finding places in it."""
     size = sum(segment.size for segment in log.segments.view.segments)
     paths = [segment.path(".log") for segment in log.segments.view.segments]
@@ -202,9 +202,9 @@ def read_rows(log: Log, rounds: int) -> list[Row]:
         )
     pread *= 1e6 / LOOKUPS
     return [
-        Row("sequential read", "MB/s", size / took / 1e6, size / limit / 1e6, "pread()"),
-        Row("offset index lookup", "us", lookup, pread, "pread() of a batch"),
-        Row("read one batch at a random offset", "us", find, pread, "pread() of a batch"),
+        FigureRow("sequential read", "MB/s", size / took / 1e6, size / limit / 1e6, "pread()"),
+        FigureRow("offset index lookup", "us", lookup, pread, "pread() of a batch"),
+        FigureRow("read one batch at a random offset", "us", find, pread, "pread() of a batch"),
     ]
 
 
@@ -238,9 +238,9 @@ def leave_behind(directory: str, megabytes: int) -> None:
     subprocess.run([*command, "--megabytes", str(megabytes)], cwd=ROOT, check=True)
 
 
-async def recover(rounds: int, megabytes: int) -> list[Row]:
+async def recover(rounds: int, megabytes: int) -> list[FigureRow]:
     """Start on a log that was never flushed; then read it."""
-    least, least_wall, rows = float("inf"), float("inf"), list[Row]()
+    least, least_wall, rows = float("inf"), float("inf"), list[FigureRow]()
     for number in range(rounds):
         with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as name:
             directory = Path(name)
@@ -259,7 +259,9 @@ async def recover(rounds: int, megabytes: int) -> list[Row]:
                 limit = best(rounds, lambda p=paths: seconds(lambda: checked(p)))  # type: ignore[misc]
                 ours, least_s = least / gigabytes, limit / gigabytes
                 note = f"{least_wall / gigabytes:.2f} s per GB by the clock, fsync included"
-                rows.append(Row("recovery", "s per GB", ours, least_s, "pread() and CRC-32C", note))
+                rows.append(
+                    FigureRow("recovery", "s per GB", ours, least_s, "pread() and CRC-32C", note)
+                )
                 rows += read_rows(log, rounds)
             await logs.close()
     return rows
@@ -271,7 +273,7 @@ def checked(paths: Sequence[Path]) -> None:
         crc32c(data)
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[FigureRow]) -> str:
     """Markdown; the ratio is 1 where the machine itself is the limit."""
     lines = ["| what | ours | limit of the machine | ratio | |", "| --- | --- | --- | --- | --- |"]
     for row in rows:
@@ -283,7 +285,7 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-async def measure(rounds: int, megabytes: int) -> list[Row]:
+async def measure(rounds: int, megabytes: int) -> list[FigureRow]:
     """Everything, one after the other."""
     return append_rows(rounds, megabytes) + await recover(rounds, megabytes)
 

@@ -44,7 +44,7 @@ from benchmarks.barnabas_node import ROOT, barnabas_node
 from benchmarks.commit import zookeeper_address
 from benchmarks.heartbeats import percentile
 from benchmarks.overload_frames import API_VERSIONS_REQUEST
-from benchmarks.overload_load import Job
+from benchmarks.overload_load import OverloadTask
 from benchmarks.report import machine
 from benchmarks.server_process import ServerFailed, ServerProcess, pin
 
@@ -117,7 +117,7 @@ class System:
         """The topic, records to fetch, a commit of each group; who leads and coordinates what."""
         asyncio.run(self._topic(len(self.nodes)))
         ports = [node.port for node in self.nodes]
-        job = generator.Job(ports, [], "commit", GROUPS, 1, 0, TOPIC, PARTITIONS)
+        job = generator.LoadWindow(ports, [], "commit", GROUPS, 1, 0, TOPIC, PARTITIONS)
         self.coordinators = generator.prepare(job)
         self.leaders = asyncio.run(self._leaders())
 
@@ -231,7 +231,7 @@ def load(
         ports = [node.port for node in system.nodes]
     if kind == "join":
         connections *= OVERLOAD if rate else 1
-    job = Job(kind, list(ports), connections, in_flight, seconds, rate, TOPIC, PARTITIONS)
+    job = OverloadTask(kind, list(ports), connections, in_flight, seconds, rate, TOPIC, PARTITIONS)
     child = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.overload_load"],
         cwd=ROOT,

@@ -42,7 +42,7 @@ OFFSETS_PARTITIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class OverloadTask:
     """``ports`` says where each connection goes, in turn; ``rate`` 0 is a closed loop."""
 
     kind: str
@@ -70,7 +70,7 @@ class Counts:
     """Connections that the server closed, or did not accept."""
 
 
-class Lane(asyncio.Protocol, ABC):
+class LoadConnection(asyncio.Protocol, ABC):
     """One connection; ``next_frames`` gives what to send for so many answers."""
 
     def __init__(self, counts: Counts, code_of: CodeOf, in_flight: int) -> None:
@@ -143,10 +143,10 @@ class Lane(asyncio.Protocol, ABC):
             self._transport.abort()
 
 
-class Repeating(Lane):
+class Repeating(LoadConnection):
     """The same requests in turn."""
 
-    def __init__(self, counts: Counts, job: Job, number: int) -> None:
+    def __init__(self, counts: Counts, job: OverloadTask, number: int) -> None:
         self._ring, code_of = asked(job.kind, number, job.topic, job.partitions)
         self._next = 0
         super().__init__(counts, code_of, 0 if job.rate else job.in_flight)
@@ -158,10 +158,10 @@ class Repeating(Lane):
         return [ring[(first + number) % len(ring)] for number in range(count)]
 
 
-class Member(Lane):
+class Member(LoadConnection):
     """Members of groups of one, one after the other: join, sync, beat, and the next group."""
 
-    def __init__(self, counts: Counts, job: Job, number: int) -> None:
+    def __init__(self, counts: Counts, job: OverloadTask, number: int) -> None:
         self._names = _coordinated_with(f"load-{number % len(job.ports):02}", number)
         self._group = next(self._names)
         self._beats = self._generation = 0
@@ -207,15 +207,15 @@ def _coordinated_with(group: str, number: int) -> Iterator[str]:
             yield name
 
 
-async def run(job: Job) -> Counts:
+async def run(job: OverloadTask) -> Counts:
     """Open all connections, load the server, and wait for what is under way at the end."""
     counts = Counts()
     make = Member if job.kind == "join" else Repeating
-    lanes: list[Lane] = [make(counts, job, number) for number in range(job.connections)]
+    lanes: list[LoadConnection] = [make(counts, job, number) for number in range(job.connections)]
     opened = asyncio.Semaphore(OPENED_AT_ONCE)
     makes_pace = job.rate and job.kind != "join"
 
-    async def connect(number: int, lane: Lane) -> None:
+    async def connect(number: int, lane: LoadConnection) -> None:
         async with opened:
             try:
                 await _connect(lambda: lane, job.ports[number % len(job.ports)])
@@ -241,7 +241,7 @@ async def run(job: Job) -> Counts:
     return counts
 
 
-async def _connect(make: Callable[[], Lane], port: int) -> None:
+async def _connect(make: Callable[[], LoadConnection], port: int) -> None:
     ours = socket.socket()
     ours.setblocking(False)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
@@ -256,7 +256,7 @@ async def _connect(make: Callable[[], Lane], port: int) -> None:
     await loop.create_connection(make, sock=ours)
 
 
-async def _pace(lanes: Sequence[Lane], job: Job, counts: Counts) -> None:
+async def _pace(lanes: Sequence[LoadConnection], job: OverloadTask, counts: Counts) -> None:
     """Give each connection its share of the rate, every PACE_S."""
     began = time.monotonic()
     offered = 0
@@ -275,7 +275,7 @@ def main() -> None:
     """One job."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    job = Job(**json.loads(sys.stdin.readline()))
+    job = OverloadTask(**json.loads(sys.stdin.readline()))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         found = runner.run(run(job))
     found.codes = dict(found.codes)  # asdict makes no defaultdict

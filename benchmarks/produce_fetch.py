@@ -27,7 +27,7 @@ if not __package__:
 
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
 from benchmarks.barnabas_node import ROOT, barnabas_node
-from benchmarks.bulk_client import Job, Result
+from benchmarks.bulk_client import BulkCost, BulkTask
 from benchmarks.commit import zookeeper_address
 from benchmarks.report import machine
 from benchmarks.server_process import ServerFailed, ServerProcess, pin
@@ -62,11 +62,11 @@ class BulkClient:
     def __exit__(self, *exc_info: object) -> None:
         self._process.communicate()
 
-    def round(self, server: ServerProcess, size: int, megabytes: int) -> dict[str, Result]:
+    def round(self, server: ServerProcess, size: int, megabytes: int) -> dict[str, BulkCost]:
         """Fill a fresh topic and read it; raises ServerFailed when anything is amiss."""
         self._topics += 1
         topic, records = f"bulk-{self._topics}", megabytes * 1_000_000 // size
-        job = Job("", server.bootstrap, server.pid, topic, size, records)
+        job = BulkTask("", server.bootstrap, server.pid, topic, size, records)
         self._order(server, job, "create")
         found = {
             "produce": self._order(server, job, "produce"),
@@ -76,7 +76,7 @@ class BulkClient:
         time.sleep(REST_S)
         return found
 
-    def _order(self, server: ServerProcess, job: Job, do: str, times: int = 1) -> Result:
+    def _order(self, server: ServerProcess, job: BulkTask, do: str, times: int = 1) -> BulkCost:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         order = {**asdict(job), "do": do, "times": times}
@@ -85,16 +85,16 @@ class BulkClient:
         answer = self._process.stdout.readline()
         if not answer:
             raise ServerFailed(f"{server.name}: the client ended; its traceback stands above")
-        return Result(**json.loads(answer))
+        return BulkCost(**json.loads(answer))
 
 
 @dataclass(slots=True)
-class Cell:
+class TransferCell:
     """One way of loading a server, and what all rounds of it cost, by server."""
 
     kind: str
     size: int
-    rounds: dict[str, list[Result]] = field(default_factory=dict)
+    rounds: dict[str, list[BulkCost]] = field(default_factory=dict)
 
     def rates(self, server: str) -> list[float]:
         """Megabytes of values per CPU second, round by round."""
@@ -121,14 +121,16 @@ class ProduceFetchPlan:
 
 def measure(
     client: BulkClient, servers: Sequence[ServerProcess], plan: ProduceFetchPlan
-) -> list[Cell]:
+) -> list[TransferCell]:
     """Warm both up, then visit every cell in every round, the servers in turn."""
     for server in servers:
         until = time.monotonic() + plan.warm_up
         while time.monotonic() < until:
             for size in SIZES:
                 client.round(server, size, max(1, plan.megabytes // 8))
-    cells = {(kind, size): Cell(kind, size) for size in SIZES for kind in ("produce", "fetch")}
+    cells = {
+        (kind, size): TransferCell(kind, size) for size in SIZES for kind in ("produce", "fetch")
+    }
     for number in range(plan.rounds):
         for size in SIZES:
             for server in servers if number % 2 == 0 else reversed(servers):
@@ -138,7 +140,7 @@ def measure(
     return list(cells.values())
 
 
-def table(cells: Sequence[Cell], names: Sequence[str]) -> str:
+def table(cells: Sequence[TransferCell], names: Sequence[str]) -> str:
     """Markdown, one row a cell: MB per CPU second, by the clock in brackets."""
     head = ["cell", *(f"{name}, MB per CPU second (per second)" for name in names)]
     rows = [head + [f"{names[0]} : {names[1]}"] * (len(names) > 1), ["---"] * (len(head) + 1)]
@@ -152,7 +154,7 @@ def table(cells: Sequence[Cell], names: Sequence[str]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def document(cells: Sequence[Cell]) -> list[dict[str, object]]:
+def document(cells: Sequence[TransferCell]) -> list[dict[str, object]]:
     """The same as plain data, every round included."""
     return [
         {

@@ -44,7 +44,7 @@ ASK_S = 0.02
 PATIENCE_S = 300.0
 
 
-class Client:
+class FrameConnection:
     """One connection, requests in its order."""
 
     def __init__(self, port: int) -> None:
@@ -80,7 +80,7 @@ class Client:
 
 def fill(server: ServerProcess, groups: Sequence[str], partitions: int, rounds: int) -> None:
     """Commit every partition of every group, ``rounds`` times."""
-    client = Client(server.port)
+    client = FrameConnection(server.port)
     asked = frames.create_topic(TOPIC, partitions)
     _until(lambda: frames.create_topic_error(client.call(asked)) in (0, 36))
     finding = frames.find_coordinator(groups[0])
@@ -99,7 +99,7 @@ def fill(server: ServerProcess, groups: Sequence[str], partitions: int, rounds: 
     client.close()
 
 
-def _take(client: Client, expected: list[frames.Exchange]) -> None:
+def _take(client: FrameConnection, expected: list[frames.Exchange]) -> None:
     for answer in expected:
         if not _is_right(client.receive(), answer):
             raise ServerFailed("a commit was refused")
@@ -115,12 +115,12 @@ def answered_after(server: ServerProcess, groups: Sequence[str], partition: int)
     began = time.monotonic()
     server.launch()
     missing = list(groups)
-    client: Client | None = None
+    client: FrameConnection | None = None
     while missing:
         if server.exit_code is not None or time.monotonic() - began > PATIENCE_S:
             raise ServerFailed(f"{server.name} does not serve\n{server.last_words()}")
         try:
-            client = client or Client(server.port)
+            client = client or FrameConnection(server.port)
             asked = frames.fetch_of_groups(missing, TOPIC, partition)
             told = frames.fetched_of_groups(client.call(asked))
         except OSError:

@@ -33,7 +33,7 @@ PARTITIONS = 2
 Times = dict[str, dict[str, list[float]]]
 
 
-class Bench:
+class FormatComparison:
     """One cluster, one session, the same work through either format."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, records: int) -> None:
@@ -98,7 +98,7 @@ class Bench:
         client.run(Admin(client.cluster).create_topics([wanted]))
 
 
-def measure(bench: Bench, kinds: list[str], rounds: int) -> Times:
+def measure(bench: FormatComparison, kinds: list[str], rounds: int) -> Times:
     """Seconds of each kind of work, in turns, after one round that does not count."""
     works: Mapping[str, Callable[[str, str], None]] = {
         "count()": bench.count,
@@ -134,7 +134,7 @@ def main() -> int:
     with Cluster(1) as cluster:
         spark = spark_session("spark_source", "local[2]", conf)
         spark.sparkContext.setLogLevel("ERROR")
-        bench = Bench(spark, cluster.bootstrap, chosen.records)
+        bench = FormatComparison(spark, cluster.bootstrap, chosen.records)
         bench.fill("read")
         times = measure(bench, kinds, chosen.rounds)
         spark.stop()

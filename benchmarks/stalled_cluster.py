@@ -39,7 +39,7 @@ SMALL_JVM: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLev
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ClusterKind:
     """Which servers, how many, and how leases come."""
 
     nodes: int
@@ -89,7 +89,7 @@ class Kind:
 class Site:
     """A running cluster whose clients all go on."""
 
-    kind: Kind
+    kind: ClusterKind
     zookeepers: ZooKeepers
     servers: Sequence[ServerProcess]
     clients: SteadyClients
@@ -124,7 +124,7 @@ class Site:
 
 @contextmanager
 def running(
-    kind: Kind,
+    kind: ClusterKind,
     zookeepers: ZooKeepers,
     directory: Path,
     settings: Mapping[str, str] | None = None,
@@ -158,7 +158,7 @@ def _create_topic(addresses: Sequence[Address], factor: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ZooKeeperFault:
     """What happens to ZooKeeper; ``strike`` returns when it serves again."""
 
     name: str
@@ -175,7 +175,7 @@ def _start_another(site: Site) -> None:
         pass
 
 
-def stall(seconds: float) -> Fault:
+def stall(seconds: float) -> ZooKeeperFault:
     """All servers stand still for at least so long, and until every client got on meanwhile."""
 
     def strike(site: Site) -> None:
@@ -187,10 +187,10 @@ def stall(seconds: float) -> Fault:
         finally:
             site.zookeepers.resume()
 
-    return Fault(f"SIGSTOP {seconds:g} s", strike)
+    return ZooKeeperFault(f"SIGSTOP {seconds:g} s", strike)
 
 
-def outage(seconds: float) -> Fault:
+def outage(seconds: float) -> ZooKeeperFault:
     """All servers stand still for so long, whatever comes of it."""
 
     def strike(site: Site) -> None:
@@ -200,17 +200,17 @@ def outage(seconds: float) -> Fault:
         finally:
             site.zookeepers.resume()
 
-    return Fault(f"SIGSTOP {seconds:g} s", strike)
+    return ZooKeeperFault(f"SIGSTOP {seconds:g} s", strike)
 
 
-def frozen_disk(disk: SlowDisk, seconds: float) -> Fault:
+def frozen_disk(disk: SlowDisk, seconds: float) -> ZooKeeperFault:
     """Nothing is written for so long: ZooKeeper hears its clients, and answers them later."""
-    return Fault(f"disk stands still {seconds:g} s", lambda _: disk.stand_still(seconds))
+    return ZooKeeperFault(f"disk stands still {seconds:g} s", lambda _: disk.stand_still(seconds))
 
 
-def slow_disk(disk: SlowDisk, seconds: int) -> Fault:
+def slow_disk(disk: SlowDisk, seconds: int) -> ZooKeeperFault:
     """For so long a write gets through once a second, as behind other writers."""
-    return Fault(f"slow disk {seconds} s", lambda _: disk.stand_still(0.95, 0.05, seconds))
+    return ZooKeeperFault(f"slow disk {seconds} s", lambda _: disk.stand_still(0.95, 0.05, seconds))
 
 
 def _restart(site: Site) -> None:
@@ -227,7 +227,7 @@ def _lose_server(*, leads: bool) -> Callable[[Site], None]:
     return strike
 
 
-def frozen_server(seconds: float, *, leads: bool) -> Fault:
+def frozen_server(seconds: float, *, leads: bool) -> ZooKeeperFault:
     """One of three servers stands still for longer than a session: its clients must leave it."""
 
     def strike(site: Site) -> None:
@@ -239,14 +239,16 @@ def frozen_server(seconds: float, *, leads: bool) -> Fault:
         finally:
             victim.resume()
 
-    return Fault(f"{'leader' if leads else 'follower'} of three frozen {seconds:g} s", strike)
+    return ZooKeeperFault(
+        f"{'leader' if leads else 'follower'} of three frozen {seconds:g} s", strike
+    )
 
 
-ANOTHER: Final = Fault("none: an unused ZooKeeper starts", _start_another)
+ANOTHER: Final = ZooKeeperFault("none: an unused ZooKeeper starts", _start_another)
 """What is measured beside it is what this machine, not ZooKeeper, does to clients in a restart."""
-RESTART: Final = Fault("restart", _restart)
-FOLLOWER_KILLED: Final = Fault("follower of three killed", _lose_server(leads=False))
-LEADER_KILLED: Final = Fault("leader of three killed", _lose_server(leads=True))
+RESTART: Final = ZooKeeperFault("restart", _restart)
+FOLLOWER_KILLED: Final = ZooKeeperFault("follower of three killed", _lose_server(leads=False))
+LEADER_KILLED: Final = ZooKeeperFault("leader of three killed", _lose_server(leads=True))
 
 
 def until(ask: Callable[[], T | None], what: str) -> T:

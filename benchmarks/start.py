@@ -32,7 +32,7 @@ from benchmarks import frames
 from benchmarks.apache_kafka import kafka_jars, kafka_node
 from benchmarks.barnabas_node import barnabas_node
 from benchmarks.report import machine
-from benchmarks.restart import Client
+from benchmarks.restart import FrameConnection
 from benchmarks.server_process import ServerFailed, ServerProcess, resident_bytes
 
 METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, 0, -1, 0)
@@ -76,7 +76,7 @@ def one_start(server: ServerProcess) -> Start:
     try:
         serves = until(lambda: controller_id(server.port) >= 0)
         memory_bytes = resident_bytes(server.pid)
-        client = Client(server.port)
+        client = FrameConnection(server.port)
         client.send(frames.create_topic(TOPIC, 1))
         client.receive()
         finding = frames.find_coordinator(GROUP)

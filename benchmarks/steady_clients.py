@@ -60,7 +60,7 @@ class Answer:
         return self.code == NO_ERROR and self.api not in LOOK_UPS
 
 
-class Client:
+class SteadyClient:
     """One of them: repeats its round until it is cancelled."""
 
     kind = ""
@@ -112,7 +112,7 @@ class Client:
         return code == NO_ERROR
 
 
-class Committer(Client):
+class SteadyCommitter(SteadyClient):
     """Finds the coordinator of its group, commits the next offset there and fetches it."""
 
     kind = "offsets"
@@ -163,7 +163,7 @@ class Committer(Client):
             self.wrong.append(f"{self._group}: {offset} after {known} was acknowledged")
 
 
-class RecordClient(Client):
+class RecordClient(SteadyClient):
     """One that asks the leader of a partition, found anew after every failure."""
 
     def __init__(self, addresses: Sequence[Address], topic: str, partition: int) -> None:
@@ -194,7 +194,7 @@ class RecordClient(Client):
         return None
 
 
-class Producer(RecordClient):
+class SteadyProducer(RecordClient):
     """One record after the other, acks=all; the value is its number."""
 
     kind = "records"
@@ -226,7 +226,7 @@ class Producer(RecordClient):
             self.forget_leader()
 
 
-class Reader(RecordClient):
+class SteadyReader(RecordClient):
     """Reads a partition from its beginning, and then whatever comes."""
 
     kind = "records"
@@ -269,10 +269,10 @@ class SteadyClients:
     def __init__(
         self, addresses: Sequence[Address], topic: str, groups: Sequence[str], partitions: int
     ) -> None:
-        self.committers = [Committer(addresses, group, topic) for group in groups]
-        self.producers = [Producer(addresses, topic, index) for index in range(partitions)]
-        self.readers = [Reader(addresses, topic, index) for index in range(partitions)]
-        self.all: Sequence[Client] = [*self.committers, *self.producers, *self.readers]
+        self.committers = [SteadyCommitter(addresses, group, topic) for group in groups]
+        self.producers = [SteadyProducer(addresses, topic, index) for index in range(partitions)]
+        self.readers = [SteadyReader(addresses, topic, index) for index in range(partitions)]
+        self.all: Sequence[SteadyClient] = [*self.committers, *self.producers, *self.readers]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._tasks: list[concurrent.futures.Future[None]] = []
@@ -354,7 +354,7 @@ class SteadyClients:
             resumed_at(client.answers, since) - since for client in self.all if client.kind == kind
         )
 
-    def _begin(self, clients: Iterable[Client]) -> None:
+    def _begin(self, clients: Iterable[SteadyClient]) -> None:
         self._tasks = [
             asyncio.run_coroutine_threadsafe(client.run(), self._loop) for client in clients
         ]

@@ -97,7 +97,7 @@ async def create_topic(bootstrap: str, partitions: int) -> None:
         await admin.create_topics([NewTopic(name=TOPIC, partitions=partitions)])
 
 
-class Processes:
+class ProcessMonitor:
     """Our processes by what they are: the most memory of one while the block runs, their CPU."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ def measure(groups: int, partitions: int, connections: int) -> dict[str, Any]:
     with (
         large_zookeeper() as cluster,
         tempfile.TemporaryDirectory() as scratch,
-        Processes() as ours,
+        ProcessMonitor() as ours,
     ):
         asyncio.run(create_topic(cluster.bootstrap, partitions))
         started = time.monotonic()

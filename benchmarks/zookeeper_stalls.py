@@ -33,9 +33,9 @@ from benchmarks.stalled_cluster import (
     FOLLOWER_KILLED,
     LEADER_KILLED,
     RESTART,
-    Fault,
-    Kind,
+    ClusterKind,
     Site,
+    ZooKeeperFault,
     frozen_disk,
     frozen_server,
     outage,
@@ -47,7 +47,7 @@ from benchmarks.zookeeper_servers import ZooKeepers
 SETTLED_S: Final = 3.0
 ENSEMBLE: Final = 3
 
-ON_ONE: Final[Mapping[str, Fault]] = {
+ON_ONE: Final[Mapping[str, ZooKeeperFault]] = {
     "none": ANOTHER,
     "stall-0.5": outage(0.5),
     "stall-2": outage(2.0),
@@ -59,11 +59,11 @@ ON_ONE: Final[Mapping[str, Fault]] = {
 }
 """By the name that ``--only`` takes. The first is the measure of the others. Stalls of up to 14 s
 are never noticed where sessions last 18 s (docs/beacons.md); the last is longer than a session."""
-ON_DISK: Final[Mapping[str, Callable[[SlowDisk], Fault]]] = {
+ON_DISK: Final[Mapping[str, Callable[[SlowDisk], ZooKeeperFault]]] = {
     "disk-5": partial(frozen_disk, seconds=5.0),
     "slow-disk": partial(slow_disk, seconds=12),
 }
-ON_THREE: Final[Mapping[str, Fault]] = {
+ON_THREE: Final[Mapping[str, ZooKeeperFault]] = {
     "follower": FOLLOWER_KILLED,
     "leader": LEADER_KILLED,
     "follower-frozen": frozen_server(30.0, leads=False),
@@ -73,7 +73,7 @@ NAMES: Final = (*ON_ONE, *ON_DISK, *ON_THREE)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StallRow:
     """One fault on one cluster; times in seconds."""
 
     fault: str
@@ -101,7 +101,7 @@ HEAD: Final = (
 )
 
 
-def measured(site: Site, fault: Fault) -> Row:
+def measured(site: Site, fault: ZooKeeperFault) -> StallRow:
     """Strike once, and wait until all is well again."""
     clients = site.clients
     marks = clients.marks()
@@ -112,7 +112,7 @@ def measured(site: Site, fault: Fault) -> Row:
     time.sleep(SETTLED_S)
     ended = time.monotonic()
     others = {f"{api} {code}": count for (api, code), count in clients.others(began).items()}
-    row = Row(
+    row = StallRow(
         fault=fault.name,
         server=str(site.kind),
         nodes=site.kind.nodes,
@@ -138,9 +138,9 @@ def disk_of(directory: Path) -> Iterator[SlowDisk | None]:
         yield disk
 
 
-def measure(kind: Kind, wanted: Sequence[str]) -> list[Row]:
+def measure(kind: ClusterKind, wanted: Sequence[str]) -> list[StallRow]:
     """All wanted faults on a cluster of this kind; the second one is on three servers."""
-    rows: list[Row] = []
+    rows: list[StallRow] = []
     lost: list[str] = []
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stalls-")))
@@ -188,10 +188,10 @@ def main() -> None:
     given = arguments()
     names = dict.fromkeys([*given.servers, *filter(None, [given.against])])
     jars = kafka_jars(given.libs) if "kafka" in names else None
-    rows: list[Row] = []
+    rows: list[StallRow] = []
     for nodes in given.nodes:
         for name in names:
-            kind = Kind(nodes, name != "sessions", jars if name == "kafka" else None)
+            kind = ClusterKind(nodes, name != "sessions", jars if name == "kafka" else None)
             rows += measure(kind, given.only)
     print(machine(), HEAD, *rows, sep="\n")
     if given.json:

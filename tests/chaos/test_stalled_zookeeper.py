@@ -27,16 +27,16 @@ from benchmarks.stalled_cluster import (
     FOLLOWER_KILLED,
     LEADER_KILLED,
     RESTART,
-    Fault,
-    Kind,
+    ClusterKind,
     Site,
+    ZooKeeperFault,
     frozen_disk,
     frozen_server,
     running,
     stall,
 )
 from benchmarks.stalled_cluster import slow_disk as slowed
-from benchmarks.steady_clients import Committer
+from benchmarks.steady_clients import SteadyCommitter
 from benchmarks.zookeeper_servers import ZooKeepers
 from tests.chaos.offset_load import commit_with_metadata
 from tests.harness.coordinators import coordinator
@@ -61,10 +61,10 @@ SHORT_TICK_MS = 500
 FROZEN = frozen_server(30.0, leads=False)
 """For longer than a session: the nodes connected to it must find another server."""
 
-KINDS = [Kind(nodes, beacons) for nodes in (1, 2, 3) for beacons in (True, False)]
+KINDS = [ClusterKind(nodes, beacons) for nodes in (1, 2, 3) for beacons in (True, False)]
 
 
-def named(kind: Kind) -> str:
+def named(kind: ClusterKind) -> str:
     return f"{kind.nodes}-{'beacons' if kind.beacons else 'sessions'}"
 
 
@@ -79,7 +79,9 @@ def disk(tmp_path: Path) -> Iterator[SlowDisk]:
         yield own
 
 
-def check_untroubled(kind: Kind, zookeepers: ZooKeepers, faults: Sequence[Fault]) -> None:
+def check_untroubled(
+    kind: ClusterKind, zookeepers: ZooKeepers, faults: Sequence[ZooKeeperFault]
+) -> None:
     """Each fault strikes once; no client is told anything but success, and nothing is lost."""
     with (
         tempfile.TemporaryDirectory(prefix="stalls-") as directory,
@@ -103,22 +105,24 @@ def last_words(site: Site) -> str:
 
 def test_three_nodes_go_on_while_zookeeper_answers_nothing() -> None:
     with ZooKeepers(tick_ms=LONG_TICK_MS) as zookeepers:
-        check_untroubled(Kind(3), zookeepers, [stall(4.0)])
+        check_untroubled(ClusterKind(3), zookeepers, [stall(4.0)])
 
 
 def test_without_beacons_a_node_goes_on_through_a_stall_and_a_restart_of_zookeeper() -> None:
     with ZooKeepers(tick_ms=LONG_TICK_MS) as zookeepers:
-        check_untroubled(Kind(1, beacons=False), zookeepers, [stall(1.0), RESTART])
+        check_untroubled(ClusterKind(1, beacons=False), zookeepers, [stall(1.0), RESTART])
 
 
 def test_two_nodes_go_on_while_the_leader_of_three_zookeepers_is_killed() -> None:
     with ZooKeepers(3, tick_ms=LONG_TICK_MS) as zookeepers:
-        check_untroubled(Kind(2), zookeepers, [LEADER_KILLED])
+        check_untroubled(ClusterKind(2), zookeepers, [LEADER_KILLED])
 
 
 @pytest.mark.nightly
 @every_kind
-def test_all_goes_on_through_stalls_of_up_to_eighteen_seconds_and_a_restart(kind: Kind) -> None:
+def test_all_goes_on_through_stalls_of_up_to_eighteen_seconds_and_a_restart(
+    kind: ClusterKind,
+) -> None:
     with ZooKeepers(tick_ms=LONG_TICK_MS) as zookeepers:
         faults = [stall(0.5), stall(2.0), stall(5.0), stall(12.0), stall(18.0), RESTART]
         check_untroubled(kind, zookeepers, faults)
@@ -127,7 +131,7 @@ def test_all_goes_on_through_stalls_of_up_to_eighteen_seconds_and_a_restart(kind
 @pytest.mark.nightly
 @every_kind
 def test_all_goes_on_while_the_disk_of_zookeeper_is_slow_or_stands_still(
-    kind: Kind, disk: SlowDisk
+    kind: ClusterKind, disk: SlowDisk
 ) -> None:
     with ZooKeepers(tick_ms=LONG_TICK_MS, data=disk.root / "zookeeper") as zookeepers:
         check_untroubled(kind, zookeepers, [frozen_disk(disk, 5.0), slowed(disk, 12)])
@@ -135,7 +139,7 @@ def test_all_goes_on_while_the_disk_of_zookeeper_is_slow_or_stands_still(
 
 @pytest.mark.nightly
 @every_kind
-def test_all_goes_on_while_one_of_three_zookeepers_is_killed_or_frozen(kind: Kind) -> None:
+def test_all_goes_on_while_one_of_three_zookeepers_is_killed_or_frozen(kind: ClusterKind) -> None:
     with ZooKeepers(3, tick_ms=LONG_TICK_MS) as zookeepers:
         check_untroubled(kind, zookeepers, [FOLLOWER_KILLED, LEADER_KILLED, FROZEN, RESTART])
 
@@ -143,13 +147,17 @@ def test_all_goes_on_while_one_of_three_zookeepers_is_killed_or_frozen(kind: Kin
 @pytest.mark.parametrize(
     "kind",
     [
-        Kind(2),
-        *(pytest.param(kind, marks=pytest.mark.nightly) for kind in KINDS if kind != Kind(2)),
+        ClusterKind(2),
+        *(
+            pytest.param(kind, marks=pytest.mark.nightly)
+            for kind in KINDS
+            if kind != ClusterKind(2)
+        ),
     ],
     ids=named,
 )
 def test_after_more_than_a_session_all_resumes_without_a_restart(
-    kind: Kind, tmp_path: Path
+    kind: ClusterKind, tmp_path: Path
 ) -> None:
     with (
         ZooKeepers(tick_ms=SHORT_TICK_MS) as zookeepers,
@@ -170,7 +178,7 @@ def test_after_more_than_a_session_all_resumes_without_a_restart(
         assert [server.exit_code for server in site.servers] == [None] * kind.nodes
 
 
-def have_stopped(committers: Sequence[Committer], since: float) -> bool:
+def have_stopped(committers: Sequence[SteadyCommitter], since: float) -> bool:
     """Every one of them was refused."""
     return all(
         any(answer.code != NO_ERROR and answer.sent >= since for answer in list(one.answers))
