@@ -497,7 +497,8 @@ class Node:
                 if self.config.topics.auto_create_topics_enable
                 else None
             ),
-            producer_ids=self._producer_ids,
+            transactions=self._transaction_host.transactions,
+            marker_writer=self._marker_writer,
             verifier=self._verifier,
             verifies_transactions=lambda: (
                 self._node_configs.current.transactions.verification_enable

@@ -42,21 +42,21 @@ class GroupsHandler:
             ApiKey.DELETE_GROUPS: serve.delete_groups,
             ApiKey.OFFSET_DELETE: serve.offset_delete,
         }
-        adapted: dict[int, Handler] = {
-            key: _waiting(_adapted(method)) if key in LONG_ANSWERS else _adapted(method)
+        others: dict[int, Handler] = {
+            key: waiting(adapted(method)) if key in LONG_ANSWERS else adapted(method)
             for key, method in methods.items()
         }
         return {
             ApiKey.FIND_COORDINATOR: self.find_coordinator,
             ApiKey.OFFSET_COMMIT: self._offset_commit(),
             ApiKey.OFFSET_FETCH: self._offset_fetch(),
-            **adapted,
+            **others,
         }
 
     def _offset_fetch(self) -> Handler:
         """Only version 0 has anything to wait for."""
         serve = self._coordinator
-        wait, answer = _adapted(serve.offset_fetch), serve.offset_fetch_now
+        wait, answer = adapted(serve.offset_fetch), serve.offset_fetch_now
 
         def handle(call: Call) -> Answer:
             version = call.version
@@ -97,7 +97,7 @@ class GroupsHandler:
         return pending
 
 
-def _waiting(
+def waiting(
     handler: Callable[[Call], PendingResponse],
 ) -> Callable[[Call], Coroutine[Any, Any, Any]]:
     """The same as a coroutine, whose answer is written over several turns where it is long."""
@@ -108,7 +108,9 @@ def _waiting(
     return handle
 
 
-def _adapted(method: Method) -> Callable[[Call], PendingResponse]:
+def adapted(method: Method) -> Callable[[Call], PendingResponse]:
+    """A coordinator's method as a handler."""
+
     def handle(call: Call) -> PendingResponse:
         pending = PendingResponse()
         method(call.request, call.version, caller_of(call.peer, call.client_id), pending.respond)

@@ -14,6 +14,7 @@ from typing import Protocol
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.controller.create_partitions import PartitionCreator
 from barnabas.broker.controller.create_topics import TopicCreator
+from barnabas.broker.markers.receiver import MarkerWriter
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.settings.config_changes import ConfigChanges
@@ -25,7 +26,7 @@ from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.verification.asker import Verifier
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.coordinator.group_coordinator import GroupCoordinator
-from barnabas.coordinator.transactions.ports import ProducerIds
+from barnabas.coordinator.transactions.service import TransactionCoordinator
 
 from . import sasl
 from .acls import AclsHandler
@@ -45,7 +46,6 @@ from .fetch import FetchHandler
 from .fetch_sessions import FetchSessionCache
 from .fetch_topic_ids import FetchTopicIds
 from .groups import GroupsHandler
-from .init_producer_id import InitProducerIdHandler
 from .leader_hints import LeaderHints
 from .list_offsets import ListOffsetsHandler
 from .metadata import MetadataHandler
@@ -55,7 +55,9 @@ from .produce import ProduceHandler
 from .stale_leaders import StaleLeaders
 from .topics import TopicsHandler
 from .transactional import TransactionalBatches
+from .transactions import TransactionsHandler
 from .update_features import UpdateFeaturesHandler
+from .write_txn_markers import WriteTxnMarkersHandler
 
 
 class ApiHandler(Protocol):
@@ -90,7 +92,8 @@ class HandlerDependencies:
     """What ApiVersions tells a peer; the dispatcher knows."""
     auto_create: Callable[[str], None] | None
     """Has a topic created that a client asks about; None where that is switched off."""
-    producer_ids: ProducerIds
+    transactions: TransactionCoordinator
+    marker_writer: MarkerWriter
     verifier: Verifier
     verifies_transactions: Callable[[], bool]
     """Whether ``transaction.partition.verification.enable`` is on now."""
@@ -145,7 +148,8 @@ def _records(node: HandlerDependencies) -> Iterator[ApiHandler]:
 def _groups(node: HandlerDependencies) -> Iterator[ApiHandler]:
     yield GroupsHandler(node.groups)
     yield DescribeProducersHandler(node.replicas)
-    yield InitProducerIdHandler(node.producer_ids)
+    yield TransactionsHandler(node.transactions, node.groups)
+    yield WriteTxnMarkersHandler(node.marker_writer)
 
 
 def _cluster(node: HandlerDependencies) -> Iterator[ApiHandler]:

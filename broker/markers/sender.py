@@ -130,19 +130,20 @@ class MarkerSender:
         self._loop = loop
         self._holds_lease = holds_lease
         self._timeout_ms = timeout_ms + ANSWER_MARGIN_MS
-        self._writes: dict[MarkerWrite, set[_Marker]] = {}
+        # Dictionaries in place of sets: their order is that of coming, in a simulation, too.
+        self._writes: dict[MarkerWrite, dict[_Marker, None]] = {}
         """What is not decided yet."""
-        self._by_transaction_partition: dict[int, set[MarkerWrite]] = {}
+        self._by_transaction_partition: dict[int, dict[MarkerWrite, None]] = {}
         self._queues: dict[int, dict[_Marker, None]] = {}
         """By node, in order; what is under way is in none."""
         self._under_way: dict[int, list[_Marker]] = {}
         self._is_writing = False
         self._delayed: dict[_Marker, float] = {}
         """Loop time at which each is looked at again."""
-        self._unknown: set[_Marker] = set()
+        self._unknown: dict[_Marker, None] = {}
         """Those among the delayed whose partition has no leader that could be reached."""
         self._timer: asyncio.TimerHandle | None = None
-        self._missing: set[str] = set()
+        self._missing: dict[str, None] = {}
         """Topics to look for in ZooKeeper."""
         self._is_missing = asyncio.Event()
         self._rounds = NodeRounds(self, dial, locate)
@@ -179,11 +180,11 @@ class MarkerSender:
 
     def send(self, write: MarkerWrite) -> None:
         """Have every partition of an ended transaction told."""
-        markers = {_Marker(write, partition) for partition in write.partitions}
+        markers = dict.fromkeys(_Marker(write, partition) for partition in write.partitions)
         assert markers, "a transaction without partitions has nothing to tell"
         self._writes[write] = markers
-        self._by_transaction_partition.setdefault(write.transaction_partition, set()).add(write)
-        for marker in markers:
+        self._by_transaction_partition.setdefault(write.transaction_partition, {})[write] = None
+        for marker in list(markers):
             self._route(marker)
 
     def drop(self, transaction_partition: int) -> None:
@@ -203,14 +204,14 @@ class MarkerSender:
     def _route(self, marker: _Marker) -> None:
         found = self._metadata.snapshot.partition(*marker.partition)
         if found is None:
-            self._unknown.add(marker)
-            self._missing.add(marker.partition[0])
+            self._unknown[marker] = None
+            self._missing[marker.partition[0]] = None
             self._is_missing.set()
             self._delay(marker, RETRY_MAX_S)
             return
         leader = self._metadata.snapshot.leader(*marker.partition)
         if leader is None or (leader != self._node_id and self._locate(leader) is None):
-            self._unknown.add(marker)
+            self._unknown[marker] = None
             self._delay(marker, RETRY_MAX_S)
             return
         self._queues.setdefault(leader, {})[marker] = None
@@ -226,7 +227,7 @@ class MarkerSender:
         while True:
             await self._is_missing.wait()
             self._is_missing.clear()
-            topics, self._missing = self._missing, set()
+            topics, self._missing = self._missing, {}
             for topic in topics:
                 try:
                     indexes = await self._indexes(topic)
@@ -372,7 +373,7 @@ class MarkerSender:
         self._undelay(marker)
         write = marker.write
         left = self._writes[write]
-        left.discard(marker)
+        left.pop(marker, None)
         if not left:
             self._forget(write)
         write.on_written(marker.partition, code)
@@ -385,7 +386,7 @@ class MarkerSender:
             for queue in self._queues.values():
                 queue.pop(marker, None)
         writes = self._by_transaction_partition[write.transaction_partition]
-        writes.discard(write)
+        writes.pop(write, None)
         if not writes:
             del self._by_transaction_partition[write.transaction_partition]
 
@@ -398,7 +399,7 @@ class MarkerSender:
 
     def _undelay(self, marker: _Marker) -> None:
         self._delayed.pop(marker, None)
-        self._unknown.discard(marker)
+        self._unknown.pop(marker, None)
 
     def _arm(self, due: float) -> None:
         if self._timer is not None:

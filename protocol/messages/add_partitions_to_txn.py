@@ -29,7 +29,7 @@ class Transaction:
     topics: Sequence[Topic] = wire(array(Topic))
 
 
-@message(key=24, versions=(0, 5), flexible=3)
+@message(key=24, versions=(0, 5), advertised=5, flexible=3)
 class AddPartitionsToTxnRequest:
     """The partitions; from v4, which only brokers send, of several transactions."""
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from barnabas.protocol.codec.wire import INT16, INT32, INT64, STRING, array, message, wire
 
 
-@message(key=65, versions=(0, 0), flexible=0)
+@message(key=65, versions=(0, 0), advertised=0, flexible=0)
 class DescribeTransactionsRequest:
     """The transactional ids to show."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from barnabas.protocol.codec.wire import BOOL, INT16, INT32, INT64, STRING, message, wire
 
 
-@message(key=26, versions=(0, 4), flexible=3)
+@message(key=26, versions=(0, 4), advertised=4, flexible=3)
 class EndTxnRequest:
     """Which transaction ends, and how."""
 

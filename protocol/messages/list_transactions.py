@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from barnabas.protocol.codec.wire import INT16, INT32, INT64, STRING, array, message, wire
 
 
-@message(key=66, versions=(0, 1), flexible=0)
+@message(key=66, versions=(0, 1), advertised=1, flexible=0)
 class ListTransactionsRequest:
     """Filters; an empty one lets all pass."""
 

@@ -28,7 +28,7 @@ class Topic:
     partitions: Sequence[Partition] = wire(array(Partition))
 
 
-@message(key=28, versions=(0, 4), flexible=3)
+@message(key=28, versions=(0, 4), advertised=4, flexible=3)
 class TxnOffsetCommitRequest:
     """What was consumed inside the transaction."""
 

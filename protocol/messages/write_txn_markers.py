@@ -29,7 +29,7 @@ class Marker:
     coordinator_epoch: int = wire(INT32)
 
 
-@message(key=27, versions=(0, 1), flexible=1)
+@message(key=27, versions=(0, 1), advertised=1, flexible=1)
 class WriteTxnMarkersRequest:
     """The markers to write."""
 

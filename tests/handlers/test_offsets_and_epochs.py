@@ -1,19 +1,16 @@
-"""ListOffsets, OffsetForLeaderEpoch and InitProducerId."""
+"""ListOffsets and OffsetForLeaderEpoch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from barnabas.broker.handlers.init_producer_id import InitProducerIdHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
 from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.broker.handlers.stale_leaders import StaleLeaders
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.protocol.errors import ErrorCode, Refused
-from barnabas.protocol.messages import init_producer_id, list_offsets, offset_for_leader_epoch
-from tests.handlers.peer import SomePeer, answered, call, over_the_wire
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import list_offsets, offset_for_leader_epoch
+from tests.handlers.peer import SomePeer, call, over_the_wire
 from tests.replication.logs import ManualLogManager, a_batch, follow, lead
 
 
@@ -223,30 +220,3 @@ def test_the_end_of_a_leader_epoch_is_found(replicas: ReplicaManager, version: i
         assert result.end_offset == end
         assert result.leader_epoch == (known if version >= 1 else -1)
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-class Ids:
-    """Gives one id and then none."""
-
-    def __init__(self) -> None:
-        self._given = [(6000, ErrorCode.NONE), (-1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-
-    def next_id(self, on_id: Callable[[int, ErrorCode], None]) -> None:
-        on_id(*self._given.pop(0))
-
-
-def test_a_producer_gets_an_id_at_epoch_0_or_is_told_to_ask_again() -> None:
-    handler = InitProducerIdHandler(Ids())
-    request = init_producer_id.InitProducerIdRequest(transactional_id=None)
-    answers = [answered(handler.init_producer_id(call(request, 4))) for _ in range(2)]
-    assert [(one.error_code, one.producer_id, one.producer_epoch) for one in answers] == [
-        (0, 6000, 0),
-        (14, -1, -1),
-    ]
-
-
-def test_a_transactional_producer_is_refused_at_once() -> None:
-    handler = InitProducerIdHandler(Ids())
-    request = init_producer_id.InitProducerIdRequest(transactional_id="tx")
-    with pytest.raises(Refused, match="UNSUPPORTED_VERSION"):
-        handler.init_producer_id(call(request, 4))

@@ -398,3 +398,15 @@ async def test_markers_of_clients_are_refused(
     append(replicas.led("t", 0), numbered())
     assert codes(answered(sending(handler, ("t", marker(PID))))) == [87]
     assert replicas.led("t", 0).last_stable_offset == 0
+
+
+async def test_a_partition_that_is_added_while_its_batch_is_on_its_way_takes_the_retry(
+    handler: ProduceHandler, replicas: ReplicaManager, verifier: FakeVerifier
+) -> None:
+    """T8.15: one that comes too early spoils neither its partition nor the others."""
+    verifier.code = ErrorCode.NONE
+    verifier.codes = {("u", 0): ErrorCode.TRANSACTION_ABORTABLE}
+    assert codes(await sending(handler, ("t", numbered()), ("u", numbered()))) == [0, 120]
+    verifier.codes = {}
+    assert codes(await sending(handler, ("u", numbered()))) == [0]
+    assert codes(answered(sending(handler, ("t", numbered(1)), ("u", numbered(1))))) == [0, 0]

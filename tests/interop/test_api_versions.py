@@ -25,7 +25,6 @@ GOLDEN: Final = Path(__file__).parents[1] / "golden" / "kafka39-api-versions.jso
 VERSIONS: Final = range(5)
 
 _NODES = "asked by nodes: served on the inter-broker listener alone"
-_TRANSACTIONS = "no transaction coordinator is built"
 _TOKENS = "delegation tokens are not built"
 _QUOTAS = "quotas are not built"
 _SCRAM = "SCRAM is not built"
@@ -36,11 +35,6 @@ NOT_OFFERED: Final[Mapping[int, tuple[str, str]]] = {
     5: ("StopReplica", _NODES),
     6: ("UpdateMetadata", _NODES),
     7: ("ControlledShutdown", _NODES),
-    24: ("AddPartitionsToTxn", _TRANSACTIONS),
-    25: ("AddOffsetsToTxn", _TRANSACTIONS),
-    26: ("EndTxn", _TRANSACTIONS),
-    27: ("WriteTxnMarkers", _TRANSACTIONS),
-    28: ("TxnOffsetCommit", _TRANSACTIONS),
     34: ("AlterReplicaLogDirs", "moving replicas between disks is not built"),
     38: ("CreateDelegationToken", _TOKENS),
     39: ("RenewDelegationToken", _TOKENS),
@@ -52,8 +46,6 @@ NOT_OFFERED: Final[Mapping[int, tuple[str, str]]] = {
     51: ("AlterUserScramCredentials", _SCRAM),
     56: ("AlterPartition", _NODES),
     58: ("Envelope", "asked by brokers of a KRaft controller: there is none"),
-    65: ("DescribeTransactions", _TRANSACTIONS),
-    66: ("ListTransactions", _TRANSACTIONS),
     67: ("AllocateProducerIds", _NODES),
     68: ("ConsumerGroupHeartbeat", _NEXT_GENERATION),
     69: ("ConsumerGroupDescribe", _NEXT_GENERATION),
