@@ -62,6 +62,7 @@ from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
 from .storage.files import Files
 from .verification.asker import TransactionVerifier
+from .verification.offsets_port import OffsetsVerification
 
 log = logging.getLogger(__name__)
 
@@ -179,6 +180,12 @@ class Node:
         )
 
     def _build_coordinator_host(self) -> GroupCoordinatorHost:
+        verification = OffsetsVerification(
+            self._replicas,
+            self._verifier,
+            is_enabled=self._verifies_transactions,
+            now_ms=self._now_ms,
+        )
         return GroupCoordinatorHost(
             self.config,
             self.identity.node_id,
@@ -192,7 +199,11 @@ class Node:
             rng=self._rng,
             dial=self._dial,
             locate=self._internal_address,
+            verification=verification,
         )
+
+    def _verifies_transactions(self) -> bool:
+        return self._node_configs.current.transactions.verification_enable
 
     def _build_transaction_host(self) -> TransactionCoordinatorHost:
         return TransactionCoordinatorHost(
@@ -222,7 +233,9 @@ class Node:
     def _transaction_ended(
         self, partition: int, producer_id: int, *, is_commit: bool, marker_offset: int
     ) -> None:
-        """A load finds it in the log."""
+        self._coordinator_host.groups.transaction_ended(
+            partition, producer_id, is_commit=is_commit, marker_offset=marker_offset
+        )
 
     def _build_marker_sender(self) -> MarkerSender:
         return MarkerSender(
@@ -500,9 +513,7 @@ class Node:
             transactions=self._transaction_host.transactions,
             marker_writer=self._marker_writer,
             verifier=self._verifier,
-            verifies_transactions=lambda: (
-                self._node_configs.current.transactions.verification_enable
-            ),
+            verifies_transactions=self._verifies_transactions,
             answer_bytes_left=lambda: self._limits.answers.room,
             holds_lease=self._liveness.lease.holds,
             broker_epoch=lambda: registration.broker_epoch,

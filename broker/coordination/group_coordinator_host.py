@@ -20,7 +20,7 @@ from barnabas.broker.storage.files import Files
 from barnabas.client.connection.connection import Connection
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.coordinator.group_coordinator import GroupCoordinator
-from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.ports import OFFSETS_TOPIC, TransactionVerification
 
 from .audit_topic_writer import AuditTopicWriter
 from .coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
@@ -46,6 +46,7 @@ class GroupCoordinatorHost:
         rng: random.Random,
         dial: Callable[[str, int], Awaitable[Connection]],
         locate: Callable[[int], tuple[str, int] | None],
+        verification: TransactionVerification,
     ) -> None:
         """``locate`` gives the address that ``dial`` takes, of another node or of this one."""
         loop = asyncio.get_running_loop()
@@ -75,13 +76,8 @@ class GroupCoordinatorHost:
             random=rng,
             lease_problem=liveness.problem,
             audit_log=self._audit_topic,
+            verification=verification,
         )
-        self.groups.when_loaded = once = gc_tuning.FirstLoadFreeze()
-        self.groups.loader.after_slice = once.after_slice
-        self.topic = StateTopic(
-            OFFSETS_TOPIC, zookeeper, self.groups.start, self.groups.offsets_topic_lost
-        )
-        metadata.on_change.append(lambda: self.topic.take(metadata.snapshot))
         self._notices = LeadershipNotices(
             OFFSETS_TOPIC,
             replicas,
@@ -89,8 +85,19 @@ class GroupCoordinatorHost:
             on_elected=self.groups.on_elected,
             on_resigned=self.groups.on_resigned,
         )
-        metadata.on_change.append(self.groups.topics_changed)
-        liveness.when_lease_begins(self.groups.topics_changed)
+        self.topic = StateTopic(
+            OFFSETS_TOPIC, zookeeper, self.groups.start, self.groups.offsets_topic_lost
+        )
+        self._connect_callbacks()
+
+    def _connect_callbacks(self) -> None:
+        """Loads end, the metadata changes, a lease begins."""
+        groups, metadata = self.groups, self._metadata
+        groups.when_loaded = once = gc_tuning.FirstLoadFreeze()
+        groups.loader.after_slice = once.after_slice
+        metadata.on_change.append(lambda: self.topic.take(metadata.snapshot))
+        metadata.on_change.append(groups.topics_changed)
+        self._liveness.when_lease_begins(groups.topics_changed)
 
     async def close(self) -> None:
         """Keep what makes the next start quick, then stop."""
