@@ -271,7 +271,7 @@ class GroupAdministration:
         if code or group is None:
             respond(OffsetDeleteResponse(error_code=code))
             return
-        to_delete = self._assign_codes(group, known)
+        to_delete = self._assign_codes(group, known, is_by_tool=caller.tool is not None)
         served = group.offsets.committed
         removed = [(partition, served[partition]) for partition in to_delete if partition in served]
         held = HeldResponse(respond)
@@ -333,8 +333,13 @@ class GroupAdministration:
         return topics, known
 
     @staticmethod
-    def _assign_codes(group: Group, topics: Iterable[TopicResult]) -> list[TopicPartition]:
-        """Give a code to each partition that exists; gives those to delete."""
+    def _assign_codes(
+        group: Group, topics: Iterable[TopicResult], *, is_by_tool: bool
+    ) -> list[TopicPartition]:
+        """Give a code to each partition that exists; gives those to delete.
+
+        A tool of ours is refused what an open transaction holds, as it is in offset_commit.py.
+        """
         to_delete: list[TopicPartition] = []
         stored = group.offsets.partitions()
         for topic in topics:
@@ -342,10 +347,13 @@ class GroupAdministration:
             for result in topic.partitions:
                 if result.error_code:
                     continue
+                partition = (topic.name, result.partition_index)
                 if is_subscribed:
                     result.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-                elif (topic.name, result.partition_index) in stored:
-                    to_delete.append((topic.name, result.partition_index))
+                elif is_by_tool and group.offsets.is_in_transaction(partition):
+                    result.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+                elif partition in stored:
+                    to_delete.append(partition)
         return to_delete
 
     def topics_deleted(self, names: Collection[str]) -> None:

@@ -308,6 +308,10 @@ class OffsetCommitHandler:
             or caller.tool is not None
             or self._records_all
         ):
+            if caller.tool is not None and group.offsets.is_in_transaction(partition):
+                group.offsets.withdraw(partition, commit)
+                respond(_answer_of_one(name, index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                return
             on_committed = self._recorded_one(staged, request, group, partition, commit, caller)
         self._journal.write(group.term, (entry,), on_committed)
 
@@ -355,6 +359,11 @@ class OffsetCommitHandler:
             or self._records_all
             or caller.tool is not None
         ):
+            if caller.tool is not None and group.offsets.transactional:
+                entries = _without_staged(group, staged, entries)
+                if not entries:
+                    staged.respond(staged.response)
+                    return
             commits = [(partition, commit) for partition, commit, _ in staged.commits]
             on_committed = self._recorded(staged, request, group, commits, caller)
         self._journal.write(group.term, entries, on_committed)
@@ -490,6 +499,28 @@ class OffsetCommitHandler:
                 yield
         staged.response.topics = topics
         return entries
+
+
+def _without_staged(
+    group: Group, staged: _MultiPartitionCommit, entries: list[Entry]
+) -> list[Entry]:
+    """The records of a tool's request but for those that open transactions hold an offset of.
+
+    Whoever moves offsets by hand must neither overwrite what a transaction commits later nor be
+    overwritten by it, without a word: such partitions are answered 88. Other callers may, as in
+    Kafka.
+    """
+    kept: list[Entry] = []
+    commits: list[tuple[TopicPartition, Commit, PartitionResult]] = []
+    for entry, (partition, commit, result) in zip(entries, staged.commits, strict=True):
+        if group.offsets.is_in_transaction(partition):
+            group.offsets.withdraw(partition, commit)
+            result.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        else:
+            kept.append(entry)
+            commits.append((partition, commit, result))
+    staged.commits = commits
+    return kept
 
 
 def _refuse(response: OffsetCommitResponse, problem: ErrorCode, turn: Turn) -> Steps[None]:

@@ -55,11 +55,20 @@ class BulkGroupAdmin:
         self._admin = admin
         self._cluster = admin.cluster
 
-    async def committed(self, groups: Collection[str]) -> dict[str, Offsets | KafkaError]:
-        """What each has committed, everywhere."""
-        found = await self._in_packs(groups, self._fetched)
+    async def committed(
+        self, groups: Collection[str], *, is_stable: bool = False
+    ) -> dict[str, Offsets | KafkaError]:
+        """What each has committed, everywhere; see ``Admin.committed_offsets``."""
+
+        async def fetch_pack(node: int, pack: list[str]) -> Mapping[str, Offsets]:
+            return await self._fetched(node, pack, is_stable=is_stable)
+
+        async def fetch_one(group: str) -> Offsets:
+            return await self._admin.committed_offsets(group, is_stable=is_stable)
+
+        found = await self._in_packs(groups, fetch_pack)
         missing = [group for group in groups if group not in found]
-        return {**found, **await _each(missing, self._admin.committed_offsets)}
+        return {**found, **await _each(missing, fetch_one)}
 
     async def states(self, groups: Collection[str]) -> dict[str, GroupStatus | KafkaError]:
         """State and number of members of each; a group that does not exist is Dead."""
@@ -122,13 +131,16 @@ class BulkGroupAdmin:
             nodes[node.id].append(group)
         return nodes
 
-    async def _fetched(self, node: int, groups: list[str]) -> Mapping[str, Offsets]:
+    async def _fetched(
+        self, node: int, groups: list[str], *, is_stable: bool
+    ) -> Mapping[str, Offsets]:
         connection = await self._cluster.connection_to(node)
         version = connection.version_of(offset_fetch.OffsetFetchRequest)
         if version < _GROUPS_SINCE:
             return {}
         request = offset_fetch.OffsetFetchRequest(
-            groups=[offset_fetch.Group(group_id=group, topics=None) for group in groups]
+            groups=[offset_fetch.Group(group_id=group, topics=None) for group in groups],
+            require_stable=is_stable,
         )
         answer = await connection.request(request, version)
         return {

@@ -30,6 +30,9 @@ from .log_offsets import LogOffsets
 _NO_OFFSET: Final = -1
 _NO_GENERATION: Final = -1
 _CONSUMER: Final = "consumer"
+_SETTLE_S: Final = 1.0
+"""A commit on its way is decided within milliseconds: who asks for stable offsets waits so long."""
+_SETTLE_PAUSE_S: Final = 0.05
 _AT_ONCE: Final = 500
 """So many partitions go into one request: their records fit into one batch of the log."""
 
@@ -77,12 +80,64 @@ class GroupAdmin(LogOffsets):
         )
         return known_code(answer.results[0].error_code)
 
-    async def committed_offsets(self, group: str) -> dict[TopicPartition, Committed]:
-        """What ``group`` has committed, in every partition of every topic."""
-        request = offset_fetch.OffsetFetchRequest(group_id=group, topics=None)
+    async def committed_offsets(
+        self, group: str, *, is_stable: bool = False
+    ) -> dict[TopicPartition, Committed]:
+        """What ``group`` has committed, in every partition of every topic.
+
+        With ``is_stable`` only when none of it is about to change: waits for open transactions and
+        commits on their way, and raises KafkaError (UNSTABLE_OFFSET_COMMIT) when that takes too
+        long.
+        """
+        request = offset_fetch.OffsetFetchRequest(
+            group_id=group, topics=None, require_stable=is_stable
+        )
         answer = await self.cluster.to_coordinator(group, request, _codes_of_offset_fetch)
         raise_for(answer.error_code, group)
         return committed_in(answer.topics)
+
+    async def unstable_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> list[TopicPartition]:
+        """Where the offset of ``group`` may change without a further commit; in order.
+
+        An open transaction has staged one there. Of these ``partitions``; None for whatever the
+        group has committed. A commit that only waits for replicas is waited for.
+        """
+        asked: list[list[TopicPartition] | None]
+        asked = [None] if partitions is None else list(_chunks(list(partitions)))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SETTLE_S
+        while True:
+            found = await asyncio.gather(*(self._unstable(group, some) for some in asked))
+            unstable = sorted(place for places in found for place in places)
+            if not unstable or loop.time() >= deadline:
+                return unstable
+            await asyncio.sleep(_SETTLE_PAUSE_S)
+
+    async def _unstable(
+        self, group: str, partitions: list[TopicPartition] | None
+    ) -> list[TopicPartition]:
+        topics = None
+        if partitions is not None:
+            topics = [
+                offset_fetch.Topic(
+                    name=name, partition_indexes=[place.partition for place in of_topic]
+                )
+                for name, of_topic in _by_topic(partitions).items()
+            ]
+        request = offset_fetch.OffsetFetchRequest(
+            group_id=group, topics=topics, require_stable=True
+        )
+        answer = await self.cluster.to_coordinator(
+            group, request, lambda answer: [answer.error_code]
+        )
+        raise_for(answer.error_code, group)
+        return [
+            place
+            for place, code in _partition_codes(answer).items()
+            if code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        ]
 
     async def alter_offsets(
         self, group: str, offsets: Mapping[TopicPartition, Committed]
@@ -90,8 +145,9 @@ class GroupAdmin(LogOffsets):
         """Commit ``offsets`` for a group without members, which is made if there is none.
 
         A code for each partition: one that fails holds up no other. UNKNOWN_MEMBER_ID says that
-        the group has members. Raises KafkaError when the coordinator cannot be asked; then some
-        may be committed all the same.
+        the group has members, UNSTABLE_OFFSET_COMMIT that an open transaction holds an offset of
+        it, which our coordinator lets no tool overwrite. Raises KafkaError when the coordinator
+        cannot be asked; then some may be committed all the same.
         """
         found: dict[TopicPartition, ErrorCode] = {}
         for topic_partitions in _chunks(list(offsets)):
@@ -125,7 +181,8 @@ class GroupAdmin(LogOffsets):
     ) -> dict[TopicPartition, ErrorCode]:
         """Forget what a group committed in these partitions; a code for each.
 
-        GROUP_SUBSCRIBED_TO_TOPIC for what its members consume. Raises KafkaError for the group as
+        GROUP_SUBSCRIBED_TO_TOPIC for what its members consume, UNSTABLE_OFFSET_COMMIT as in
+        :meth:`alter_offsets`. Raises KafkaError for the group as
         a whole, such as GROUP_ID_NOT_FOUND.
         """
         found: dict[TopicPartition, ErrorCode] = {}
@@ -255,9 +312,12 @@ def _codes_of_partitions(answer: Any) -> Iterable[int]:
 
 
 def _codes_of_known_partitions(answer: Any) -> Iterable[int]:
-    """A partition that is not known keeps no other from its answer."""
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return (code for code in _codes_of_partitions(answer) if code != unknown)
+    """A partition that is not known, or in a transaction, keeps no other from its answer.
+
+    A transaction may be open for long: that is for the caller to wait for.
+    """
+    final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    return (code for code in _codes_of_partitions(answer) if code not in final)
 
 
 def _codes_of_offset_fetch(answer: Any) -> Iterable[int]:

@@ -90,8 +90,12 @@ class BothStores:
         return found
 
     async def committed(self, groups: Collection[str]) -> dict[str, Offsets | KafkaError]:
-        """What the coordinators hold of these groups."""
-        return await self._many.committed(groups)
+        """What the coordinators hold of these groups.
+
+        A group with offsets in an open transaction is a KafkaError: what is copied now would be
+        out of date when the transaction commits.
+        """
+        return await self._many.committed(groups, is_stable=True)
 
     async def znodes(self, keys: Iterable[StoredOffsetKey]) -> dict[StoredOffsetKey, Znode]:
         """What ZooKeeper holds there; spots without a znode are left out."""

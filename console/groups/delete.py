@@ -12,7 +12,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import GroupDescription
 from barnabas.client.cluster import TopicPartition
 
-from .plan import ChangePlan, changes_to, missing
+from .plan import ChangePlan, changes_to, held_by_transactions, missing
 from .scope import add_groups, add_topics, described, partitions_of, scope_text
 
 
@@ -28,6 +28,12 @@ async def planned_forget(admin: Admin, chosen: argparse.Namespace) -> ChangePlan
     group = await admin.describe_group(chosen.group)
     if not group.exists:
         return ChangePlan(refusals={group.group: missing(group.group)})
+    # Also of partitions that only a transaction has an offset of: it would come behind the change.
+    refusal = held_by_transactions(
+        group.group, await admin.unstable_offsets(group.group, topic_partitions)
+    )
+    if refusal is not None:
+        return ChangePlan(refusals={group.group: refusal})
     committed = await admin.committed_offsets(group.group)
     named = {
         TopicPartition(name, index) for name, indexes in chosen.topics for index in indexes or ()

@@ -17,7 +17,7 @@ from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.output import note, print_json
 
 from .offsets_csv import Offsets, print_csv, read_csv_file
-from .plan import ChangePlan, activity, changes_to, missing
+from .plan import ChangePlan, activity, changes_to, held_by_transactions, missing
 from .reset import as_listed
 from .scope import TopicScope, add_groups, add_topics, described, is_in_scope
 
@@ -165,6 +165,11 @@ async def planned_clone(admin: Admin, chosen: argparse.Namespace) -> ChangePlan:
     notes = [f"left out, new to the target (--allow-new-topics): {', '.join(left)}"] if left else []
     if not offsets:
         notes.append(f"Consumer group '{source.group}' has committed nothing.")
+    refusal = held_by_transactions(
+        source.group, await admin.unstable_offsets(source.group, taken) if taken else []
+    )
+    if refusal is not None:
+        return ChangePlan(refusals={source.group: refusal})
     changes = changes_to(
         target.group,
         committed,

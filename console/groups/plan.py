@@ -74,6 +74,15 @@ class ChangePlan:
             notes=[note for part in whole for note in part.notes],
         )
 
+    def without(self, unstable: Mapping[str, str]) -> ChangePlan:
+        """The plan less these groups, each with why nothing of it is changed."""
+        return ChangePlan(
+            changes=[change for change in self.changes if change.group not in unstable],
+            refusals={**self.refusals, **unstable},
+            deleted=[group for group in self.deleted if group not in unstable],
+            notes=self.notes,
+        )
+
     @property
     def needed(self) -> list[OffsetChange]:
         """The changes that would change something."""
@@ -142,6 +151,23 @@ def activity(group: GroupDescription) -> str | None:
 
 
 _NAMED_MOST = 3
+
+
+def held_by_transactions(group: str, unstable: Sequence[TopicPartition]) -> str | None:
+    """Why the offsets of ``group`` may not be set, or copied: transactions have staged others.
+
+    None where nothing is staged. What is written now would be replaced when one of them commits,
+    or would silently replace what it commits.
+    """
+    if not unstable:
+        return None
+    named = ", ".join(f"{place.topic}-{place.partition}" for place in unstable[:_NAMED_MOST])
+    more = len(unstable) - _NAMED_MOST
+    return (
+        f"Consumer group '{group}' has offsets in an open transaction: {named}"
+        + (f" and {more} more" if more > 0 else "")
+        + ". Wait for its end, or stop its producer (`barnabas transactions list`)."
+    )
 
 
 def missing(group: str) -> str:

@@ -229,7 +229,7 @@ class _ReadOffsets:
 
     async def __call__(self, clients: TaskClients, chunk: Chunk) -> list[Row]:
         states = await clients.groups.states(chunk)
-        committed = await clients.groups.committed(chunk)
+        committed = await clients.groups.committed(chunk, is_stable=True)
         return [
             row for group in chunk for row in self._rows(group, states[group], committed[group])
         ]
@@ -282,7 +282,9 @@ async def _moved(
     """Commit ``target(row)`` where ``row[expected]`` is what is committed; tell each outcome."""
     rows = [row for its in chunk.values() for row in its]
     wanted = [row for row in rows if row["new"] is not None and row["error"] is None]
-    now = await clients.groups.committed({row["group"]: None for row in wanted})
+    # What an open transaction holds is left alone: whichever came last would win without a word.
+    named = {row["group"]: None for row in wanted}
+    now = await clients.groups.committed(named, is_stable=True)
     due = [row for row in wanted if _is_due(row, now[row["group"]], expected, target(row).offset)]
     changes: dict[str, dict[TopicPartition, Committed]] = defaultdict(dict)
     for row in due:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,8 @@ class ScriptedGroups:
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
         self.offsets: dict[str, int] = {}
+        self.staged: set[str] = set()
+        """Groups of which a transaction holds the offset."""
         self.moving: set[str] = set()
         """Groups of which several at once are not told."""
         self.refused: set[str] = set()
@@ -67,20 +70,24 @@ class ScriptedGroups:
     ) -> offset_fetch.OffsetFetchResponse:
         self.asked["fetch"] += 1
         if version < 8:
-            return offset_fetch.OffsetFetchResponse(topics=self.topics(request.group_id))
+            topics = self.topics(request.group_id, is_stable=request.require_stable)
+            return offset_fetch.OffsetFetchResponse(topics=topics)
         groups = [
             offset_fetch.GroupResult(
                 group_id=group.group_id,
-                topics=self.topics(group.group_id),
+                topics=self.topics(group.group_id, is_stable=request.require_stable),
                 error_code=ErrorCode.NOT_COORDINATOR if group.group_id in self.moving else 0,
             )
             for group in request.groups
         ]
         return offset_fetch.OffsetFetchResponse(groups=groups)
 
-    def topics(self, group: str) -> list[offset_fetch.TopicResult]:
+    def topics(self, group: str, *, is_stable: bool) -> list[offset_fetch.TopicResult]:
+        is_unstable = is_stable and group in self.staged
         found = offset_fetch.PartitionResult(
-            partition_index=0, committed_offset=self.offsets.get(group, -1)
+            partition_index=0,
+            committed_offset=-1 if is_unstable else self.offsets.get(group, -1),
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else 0,
         )
         return [offset_fetch.TopicResult(name="t", partitions=[found])]
 
@@ -164,6 +171,24 @@ async def test_brokers_that_know_one_group_a_request_are_asked_for_each(
     found = await BulkGroupAdmin(admin).committed(GROUPS[:10])
     assert found == {group: {T: Committed(offset=7)} for group in GROUPS[:10]}
     assert scripted_groups.asked == {"find": 10, "fetch": 10}
+
+
+async def test_stable_offsets_are_not_told_of_a_group_in_an_open_transaction(
+    scripted_groups: ScriptedGroups,
+) -> None:
+    """A migration that copied them would be out of date when the transaction commits."""
+    scripted_groups.offsets = dict.fromkeys(GROUPS, 7)
+    scripted_groups.staged = {GROUPS[3]}
+    config = replace(CONFIG, api_timeout_ms=1)
+    async with Admin.of(scripted_groups.broker.address, CONFIG) as patient:
+        assert len(await BulkGroupAdmin(patient).committed(GROUPS[:10])) == 10
+    async with Admin.of(scripted_groups.broker.address, config) as admin:
+        found = await BulkGroupAdmin(admin).committed(GROUPS[:10], is_stable=True)
+    failure = found.pop(GROUPS[3])
+    assert isinstance(failure, KafkaError)
+    assert failure.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert len(found) == 9
+    assert all(offsets == {T: Committed(offset=7)} for offsets in found.values())
 
 
 async def test_what_is_refused_for_one_group_is_reported_for_that_group(

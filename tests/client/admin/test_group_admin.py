@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from barnabas.client.admin import group_admin
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import Committed
 from barnabas.client.client_config import ClientConfig
@@ -24,6 +25,7 @@ from barnabas.protocol.messages import (
     metadata,
     offset_commit,
     offset_delete,
+    offset_fetch,
 )
 from tests.client.scripted_broker import Answer, ScriptedBroker, scripted_broker
 
@@ -107,6 +109,29 @@ class ScriptedGroups:
         ]
         return offset_delete.OffsetDeleteResponse(topics=topics)
 
+    def fetch(
+        self, request: offset_fetch.OffsetFetchRequest, version: int
+    ) -> offset_fetch.OffsetFetchResponse:
+        self.asked["fetch"] += 1
+        assert request.require_stable
+        assert request.topics is not None
+        topics = [
+            offset_fetch.TopicResult(
+                name=topic.name,
+                partitions=[
+                    offset_fetch.PartitionResult(
+                        partition_index=index,
+                        committed_offset=1,
+                        metadata="",
+                        error_code=self.code_of(TopicPartition(topic.name, index)),
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+        return offset_fetch.OffsetFetchResponse(topics=topics)
+
     def delete(
         self, request: delete_groups.DeleteGroupsRequest, version: int
     ) -> delete_groups.DeleteGroupsResponse:
@@ -142,6 +167,7 @@ async def scripted_groups() -> AsyncIterator[ScriptedGroups]:
         ApiKey.METADATA: made.describe,
         ApiKey.OFFSET_COMMIT: made.commit,
         ApiKey.OFFSET_DELETE: made.forget,
+        ApiKey.OFFSET_FETCH: made.fetch,
         ApiKey.DELETE_GROUPS: made.delete,
         ApiKey.LIST_OFFSETS: made.look_up,
     }
@@ -172,6 +198,32 @@ async def test_a_group_with_members_is_reported_at_once(
     codes = await admin.alter_offsets("g", {GOOD: Committed(offset=1)})
     assert codes == {GOOD: ErrorCode.UNKNOWN_MEMBER_ID}
     assert scripted_groups.asked["commit"] == 1
+
+
+async def test_what_a_transaction_holds_is_reported_at_once(
+    scripted_groups: ScriptedGroups, admin: Admin
+) -> None:
+    """It may be open for a quarter of an hour."""
+    scripted_groups.codes[BAD] = [ErrorCode.UNSTABLE_OFFSET_COMMIT]
+    codes = await admin.alter_offsets("g", {GOOD: Committed(offset=1), BAD: Committed(offset=2)})
+    assert codes == {GOOD: ErrorCode.NONE, BAD: ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    assert scripted_groups.asked["commit"] == 1
+
+
+async def test_an_offset_that_is_only_on_its_way_is_waited_for(
+    scripted_groups: ScriptedGroups, admin: Admin
+) -> None:
+    scripted_groups.codes[GOOD] = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * 3
+    assert await admin.unstable_offsets("g", [GOOD, BAD]) == []
+    assert scripted_groups.asked["fetch"] == 4
+
+
+async def test_an_offset_that_stays_in_a_transaction_is_told(
+    scripted_groups: ScriptedGroups, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_admin, "_SETTLE_S", 0.0)
+    scripted_groups.codes[BAD] = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * 9
+    assert await admin.unstable_offsets("g", [GOOD, BAD]) == [BAD]
 
 
 async def test_a_coordinator_that_moved_is_looked_for_and_asked_again(
