@@ -117,10 +117,14 @@ class _Pass:
         ``latest`` grows by whole batches and never falls below what was clean. It becomes the next
         checkpoint, so that a log with more keys than fit is compacted in several passes.
         """
-        transactions = CleanedTransactions(self._job.aborted)
-        for source in self._sources:
-            if source.end <= self._job.first_dirty:
-                continue
+        dirty = [source for source in self._sources if source.end > self._job.first_dirty]
+        # Without those whose marker lies below: it is not read here, so they would never end, and
+        # what their producer committed since would count as aborted. A key unknown for that keeps
+        # its older records, and shows one of them again when its tombstone goes.
+        transactions = CleanedTransactions(
+            one for one in self._job.aborted if dirty and one.last_offset >= dirty[0].base_offset
+        )
+        for source in dirty:
             for entry in self._entries(source):
                 keys = live_keys(entry, transactions, self._job.first_dirty)
                 # Full: the batch before is the last one covered. Going back to the segment's start

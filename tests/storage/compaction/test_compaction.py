@@ -270,6 +270,34 @@ async def test_aborted_records_go_and_hide_no_older_value(tmp_path: Path) -> Non
 
 
 @in_simulated_time
+async def test_a_key_stays_deleted_whose_producer_had_aborted_a_transaction_before(
+    tmp_path: Path,
+) -> None:
+    """The abort lies in the clean part: it says nothing of what is committed later.
+
+    Found by the model: the tombstone hid no older value in the pass that learnt of it, and went
+    with the next one.
+    """
+    harness = await CompactionHarness(tmp_path, delete_retention_ms=0).open()
+    harness.put((b"a", b"old"))
+    harness.put((b"b", b"1"), **transactional(0))
+    harness.end_transaction(7, Marker.ABORT)
+    harness.put((b"b", b"2"))  # something of the run is wanted, and so its abort
+    harness.roll()
+    assert await harness.clean()
+    harness.put((b"a", None), **transactional(1))
+    harness.end_transaction(7, Marker.COMMIT)
+    for _ in range(3):
+        harness.put((b"b", b"3"))
+        harness.roll()
+        harness.now_ms += 1
+        assert await harness.clean()
+        assert harness.view() == {b"b": b"3"}
+    assert [key for _, key, _ in harness.held()] == [b"b"]
+    await harness.close()
+
+
+@in_simulated_time
 async def test_an_abort_that_is_still_needed_stays_in_the_transaction_index(
     tmp_path: Path,
 ) -> None:
