@@ -441,6 +441,7 @@ class Node:
             duties=self._duties(),
             verifier=self._verifier,
             marker_sender=self._marker_sender,
+            transactions=self._transaction_host.transactions,
         )
 
     def _duties(self) -> dict[str, Latency]:

@@ -26,6 +26,7 @@ from barnabas.broker.verification.asker import TransactionVerifier
 from barnabas.client.admin.admin import Admin
 from barnabas.client.client_config import ClientConfig
 from barnabas.coordinator.group_coordinator import GroupCoordinator
+from barnabas.coordinator.transactions.service import TransactionCoordinator
 
 from .exposition import family
 from .group_families import coordinator_families, group_families
@@ -41,6 +42,7 @@ from .node_families import (
     request_families,
 )
 from .request_meter import MeteredDispatcher, RequestMeter
+from .transaction_coordinator_families import transaction_coordinator_families
 from .transaction_families import marker_families, producer_families, verification_families
 
 
@@ -61,6 +63,7 @@ class MetricsSources:
     duties: Mapping[str, Latency]
     verifier: TransactionVerifier
     marker_sender: MarkerSender
+    transactions: TransactionCoordinator
 
 
 class NodeMetrics:
@@ -137,6 +140,7 @@ class NodeMetrics:
         yield from controller_families(node.controller.context, node.controller.epoch)
         yield from liveness_families(node.liveness, node.controller)
         yield from coordinator_families(node.groups, result)
+        yield from transaction_coordinator_families(node.transactions, node.now_ms())
         yield from group_families(result, self._settings)
 
 
