@@ -28,6 +28,9 @@ class Peer(Protocol):
     def principal(self) -> str:
         """``User:ANONYMOUS`` until somebody authenticated."""
 
+    def has_left(self) -> bool:
+        """Whether the peer has closed its side already: nobody waits for an answer."""
+
     def close(self) -> None:
         """End the connection once what is already answered has been written."""
 

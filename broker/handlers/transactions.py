@@ -36,8 +36,8 @@ class TransactionsHandler:
             ApiKey.INIT_PRODUCER_ID: adapted(serve.init_producer_id),
             ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions,
             ApiKey.ADD_OFFSETS_TO_TXN: adapted(serve.add_offsets_to_txn),
-            ApiKey.END_TXN: adapted(serve.end_txn),
-            ApiKey.TXN_OFFSET_COMMIT: adapted(self._groups.txn_offset_commit),
+            ApiKey.END_TXN: unless_left(adapted(serve.end_txn)),
+            ApiKey.TXN_OFFSET_COMMIT: unless_left(adapted(self._groups.txn_offset_commit)),
             # A short request may have an answer of 100,000 ids.
             ApiKey.DESCRIBE_TRANSACTIONS: waiting(adapted(serve.describe_transactions)),
             ApiKey.LIST_TRANSACTIONS: waiting(adapted(serve.list_transactions)),
@@ -52,3 +52,16 @@ class TransactionsHandler:
         if call.version >= NODES_SINCE and not call.peer.is_internal:
             return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return self._add_partitions(call)
+
+
+def unless_left(handler: Handler) -> Handler:
+    """The same, but nothing is done for a peer that has closed its connection.
+
+    It has asked again on another one, and may have begun its next transaction, under the same
+    epoch: what is left of the former would end that one, or put offsets into it (KAFKA-18957).
+    """
+
+    def handle(call: Call) -> Answer:
+        return None if call.peer.has_left() else handler(call)
+
+    return handle

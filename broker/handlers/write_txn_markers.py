@@ -17,6 +17,7 @@ from barnabas.protocol.messages import write_txn_markers as messages
 
 from .call import Answer, Call, Handler, PendingResponse, response_of
 from .cooperative import Turn, in_turns
+from .transactions import unless_left
 
 APPEND_STEPS: Final = 10
 """What an append costs, in look-ups."""
@@ -30,7 +31,7 @@ class WriteTxnMarkersHandler:
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
-        return {ApiKey.WRITE_TXN_MARKERS: self.write}
+        return {ApiKey.WRITE_TXN_MARKERS: unless_left(self.write)}
 
     def write(self, call: Call) -> Answer:
         """Append all markers, each partition by itself; one that fails hinders no other."""

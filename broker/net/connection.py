@@ -18,6 +18,7 @@ connection_scheduler.py (turns), file_sender.py, connection_timeouts.py and limi
 from __future__ import annotations
 
 import asyncio
+import select
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -104,6 +105,19 @@ class Connection(asyncio.Protocol):
     def principal(self) -> str:
         """Who the peer has proved to be."""
         return ANONYMOUS if self.sasl is None else self.sasl.principal
+
+    def has_left(self) -> bool:
+        """Whether the peer has closed its side, though not all that it sent has been served.
+
+        The kernel is asked: while a request waits, or after a pause of the whole node, the end of
+        the connection lies behind bytes that are still to be read.
+        """
+        given = self._transport.get_extra_info("socket")
+        if given is None:  # in a simulation
+            return self._transport.is_closing()
+        poll = select.poll()
+        poll.register(given.fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     # --- the transport tells -------------------------------------------------------------------
 

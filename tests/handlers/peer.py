@@ -25,6 +25,9 @@ class SomePeer:
     def principal(self) -> str:
         return ANONYMOUS
 
+    def has_left(self) -> bool:
+        return self.is_closed
+
     def close(self) -> None:
         self.is_closed = True
 

@@ -129,3 +129,15 @@ async def test_the_answer_of_a_coordinator_is_the_clients(
     transactions.respond(end_txn.EndTxnResponse(error_code=51))
     assert answered(pending).error_code == 51
     assert transactions.asked[0][1] == request
+
+
+@pytest.mark.parametrize("key", [ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT])
+def test_what_a_producer_asked_on_a_connection_that_it_closed_is_not_done(
+    handler: TransactionsHandler, transactions: Coordinator, groups: Coordinator, key: ApiKey
+) -> None:
+    """T8.22."""
+    spec = api.lookup(key)
+    assert spec is not None
+    late = call(spec.request(), 0, peer=SomePeer(is_closed=True))
+    assert handler.handlers()[key](late) is None
+    assert transactions.asked == groups.asked == []

@@ -15,11 +15,13 @@ from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import (
     api_versions,
     describe_groups,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
     leave_group,
     list_groups,
+    write_txn_markers,
 )
 from tests.net.client import until
 from tests.net.conftest import Start
@@ -250,6 +252,37 @@ async def test_nothing_behind_a_fetch_is_served_while_it_waits(start: Start) -> 
     pending.respond(fetch.FetchResponse(session_id=5))
     assert (await client.receive())[1].session_id == 5
     assert (await client.receive())[0] == 1
+
+
+async def test_a_peer_that_left_is_known_before_what_it_sent_is_served(start: Start) -> None:
+    """T8.22: a late end, or marker, would end the producer's next transaction."""
+    node = await start()
+    waiting = PendingResponse()
+    began: list[Call] = []
+    ended: list[bool] = []
+
+    def begin(call: Call) -> PendingResponse:
+        began.append(call)
+        return waiting
+
+    def end(call: Call) -> None:
+        ended.append(call.peer.has_left())
+
+    node.dispatcher.register({ApiKey.WRITE_TXN_MARKERS: begin, ApiKey.END_TXN: end})
+    requests = (
+        (end_txn.EndTxnRequest(transactional_id="mine"), 3),
+        (write_txn_markers.WriteTxnMarkersRequest(), 1),
+        (end_txn.EndTxnRequest(transactional_id="mine"), 3),
+        (end_txn.EndTxnRequest(transactional_id="mine"), 3),
+    )
+    client = await node.connect()
+    client.send(*requests)
+    await until(lambda: bool(began))
+    assert ended == [False]
+    await client.close()
+    waiting.respond(write_txn_markers.WriteTxnMarkersResponse())
+    await until(lambda: not node.listener.connections)
+    assert ended in ([False], [False, True], [False, True, True])
 
 
 async def test_records_of_a_fetch_arrive_whole(start: Start) -> None:
