@@ -62,6 +62,8 @@ class _CommitReplay:
         sizes = [len(name).to_bytes(2, "big") + name for name in names] or [b""]
         self._keys = tuple(version + rest for version in (b"\0\0", b"\0\1") for rest in sizes)
         self._open: dict[int, list[Record]] = defaultdict(list)
+        self._newest: dict[tuple[str, TopicPartition], int] = {}
+        """Where the record lies of what counts for each offset, a tombstone's included."""
 
     def begin(self, since_ms: int) -> None:
         """What comes is not the whole log."""
@@ -99,6 +101,12 @@ class _CommitReplay:
         if history is None:
             return
         topic_partition = TopicPartition(key.topic, key.partition)
+        # What a transaction commits was written before its marker: a plain commit or a tombstone
+        # in between counts, as at the coordinator (docs/spec/transactions.md §4.4).
+        place = key.group, topic_partition
+        if record.offset < self._newest.get(place, -1):
+            return
+        self._newest[place] = record.offset
         if record.value is None:
             history.commits.pop(topic_partition, None)
             return
