@@ -1,4 +1,4 @@
-"""Kafka's error codes: what a peer is told when something cannot be done.
+"""Kafka's error codes: what a peer is answered when something cannot be done.
 
 Source: docs/spec/coordinator.md (its first table) and docs/spec/cluster.md §3.10; names and codes
 are Kafka 3.9's.

@@ -78,7 +78,7 @@ class AuditTopicWriter:
             await link.close()
 
     async def _append(self, partition: int, entries: Sequence[Entry]) -> bool:
-        """Whether they are committed; a failure is told, and no more than that."""
+        """Whether they are committed; a failure is logged, and no more than that."""
         leader = self._metadata.snapshot.leader(AUDIT_TOPIC, partition)
         address = None if leader is None else self._locate(leader)
         if address is None:

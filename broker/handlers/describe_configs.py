@@ -94,7 +94,7 @@ COARSE: Final = tuple(
 )
 """Kafka's second names for settings of logs."""
 NOT_ENFORCED: Final = "not enforced: "
-"""How the documentation of a setting begins that is kept, told and not acted on."""
+"""How the documentation of a setting begins that is kept, described and not acted on."""
 
 T = TypeVar("T")
 

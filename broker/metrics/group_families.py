@@ -1,4 +1,4 @@
-"""What is told of groups: our names, and those of other exporters where they are asked for.
+"""Metrics of groups: our names, and those of other exporters where they are asked for.
 
 Source: docs/spec/users.md §4 (names, labels, sums by default and partitions by choice).
 """

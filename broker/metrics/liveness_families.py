@@ -1,4 +1,4 @@
-"""What is told of leases, votes and a controller's authority: the terms are docs/beacons.md's.
+"""Metrics of leases, votes and a controller's authority: the terms are docs/beacons.md's.
 
 Source: docs/beacons.md points 1, 11 and 12.
 """

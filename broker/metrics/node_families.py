@@ -1,4 +1,4 @@
-"""What is told of a node: its process, requests, logs, replicas and, on one, the whole cluster.
+"""Metrics of a node: its process, requests, logs, replicas and, on one, the whole cluster.
 
 Source: docs/spec/users.md §4; the gauges of Kafka's that operators watch, by names like ours.
 """

@@ -1,4 +1,4 @@
-"""What is told of transactions: verification, markers, producers and what holds readers back.
+"""Metrics of transactions: verification, markers, producers and what holds readers back.
 
 Source: docs/spec/transactions.md §6; the gauges of Kafka's that operators watch, by names like
 ours (AddPartitionsToTxnManager, TransactionMarkerChannelManager, ReplicaManager).

@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.protocol.settings import ConfigError, setting
 
 DIALECTS: Final = ("kafka_exporter", "lag_exporter")
-"""Whose names may be told beside ours, so that existing boards work."""
+"""Whose names may be exported beside ours, so that existing boards work."""
 _PORTS: Final = 1 << 16
 
 
@@ -27,10 +27,10 @@ class MetricsSettings:
         "metrics.lag.interval.ms", 10_000, "how often groups and their lag are looked at", least=100
     )
     partitions_regex: str | None = setting(
-        "metrics.partitions.regex", None, "groups that are told partition by partition"
+        "metrics.partitions.regex", None, "groups whose metrics go by partition"
     )
     compat: tuple[str, ...] = setting(
-        "metrics.compat", (), "names of other exporters, told beside ours", choices=DIALECTS
+        "metrics.compat", (), "names of other exporters, beside ours", choices=DIALECTS
     )
 
     def __post_init__(self) -> None:

@@ -104,7 +104,7 @@ def directory() -> Directory:
 
 @cache
 def whole() -> tuple[Reading, tuple[int, ...]]:
-    """What is told of the directory as it is, and the times that are asked for."""
+    """What a client is served of the directory as it is, and the times that are asked for."""
     end = directory().wall_ms
     times = tuple(range(end - 4_000, end + 4_000, 2_000))
     outcome, told = lived(directory(), CLEAN, times)
