@@ -27,6 +27,8 @@ from pyspark_barnabas import DefaultSource
 
 DRIVER_POINTS = ("before decision", "after decision", "between commits", "after commits")
 WORKER_POINTS = ("before write", "while writing", "before note", "after prepare")
+EXECUTOR = "executor "
+"""Before a worker's point: its executor dies with it."""
 RECORDS_PER_BATCH = 24
 BATCH_BYTES = 200
 """So that a task has sent several batches of records before it dies while it writes."""
@@ -45,16 +47,27 @@ class Plan:
 
     def die(self, point: str, batch: int, task: int = 0) -> None:
         """Kill whoever is due."""
-        if (point, batch) not in self.deaths:
+        has_executor = (EXECUTOR + point, batch) in self.deaths
+        if not has_executor and (point, batch) not in self.deaths:
             return
         if point in DRIVER_POINTS:
-            for victim in self.victims:
-                os.kill(victim, signal.SIGKILL)
-            os._exit(1)
+            kill(*self.victims)
         note = self.notes / f"{point}-{batch}".replace(" ", "-")
         if task == 0 and not note.exists():
             note.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            kill(*([executor()] if has_executor else []), os.getpid())
+
+
+def kill(*victims: int) -> None:
+    for victim in victims:
+        os.kill(victim, signal.SIGKILL)
+    os._exit(1)
+
+
+def executor() -> int:
+    """The JVM that started the daemon that started this worker."""
+    fields = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1])
 
 
 class Doomed(TransactionalStreamWriter):
@@ -117,10 +130,15 @@ def doomed_source(plan: Plan) -> type[DefaultSource]:
 
 
 def main(bootstrap: str, source: str, target: str, checkpoint: str, *words: str) -> None:
+    needs_executors = any(word.startswith(EXECUTOR) for word in words)
     spark = spark_session(
         "doomed",
-        "local[2,4]",
-        {"spark.driver.memory": "512m", "spark.ui.enabled": "false"},
+        "local-cluster[2,1,640]" if needs_executors else "local[2,4]",
+        {
+            "spark.driver.memory": "512m",
+            "spark.executor.memory": "512m",
+            "spark.ui.enabled": "false",
+        },
     )
     spark.sparkContext.setLogLevel("OFF")
     victims = spark.sparkContext._gateway.proc.pid, os.getpid()  # type: ignore[union-attr]

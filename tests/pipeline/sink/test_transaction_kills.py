@@ -19,6 +19,7 @@ from tests.harness.kafka_alone import kafka_alone, values_shown
 from tests.harness.records import Sent
 from tests.pipeline.sink.doomed_transactions import (
     DRIVER_POINTS,
+    EXECUTOR,
     RECORDS_PER_BATCH,
     WORKER_POINTS,
 )
@@ -113,8 +114,12 @@ def test_drivers_killed_at_every_point_of_a_commit_lose_and_double_nothing(copy:
     assert copy.surplus() == RECORDS_PER_BATCH, "only the batch that was not decided came twice"
 
 
-def test_workers_killed_at_every_point_of_a_task_lose_and_double_nothing(copy: Copy) -> None:
-    finished = copy.run(*(f"{point}:{batch}" for batch, point in enumerate(WORKER_POINTS)))
+@pytest.mark.parametrize("whose", ["", EXECUTOR], ids=["worker", "executor"])
+def test_tasks_killed_at_every_point_lose_and_double_nothing(copy: Copy, whose: str) -> None:
+    """The worker's process alone, which its executor replaces, or the executor with it."""
+    deaths = (f"{whose}{point}:{batch}" for batch, point in enumerate(WORKER_POINTS))
+
+    finished = copy.run(*deaths)
 
     assert finished.returncode == 0, finished.stderr[-2000:]
     assert len(copy.deaths()) == len(WORKER_POINTS)
