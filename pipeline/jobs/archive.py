@@ -98,7 +98,11 @@ def run(spark: SparkSession, config: ArchiveConfig, progress: JobProgress | None
 
 
 def _stream(spark: SparkSession, config: ArchiveConfig) -> None:
-    options: Mapping[str, str] = config.source.options
+    # What was aborted is in no archive: it would come back as a plain record when it is restored.
+    options: Mapping[str, str] = {
+        "kafka.isolation.level": "read_committed",
+        **config.source.options,
+    }
     bootstrap = config.source.address.bootstrap
     headers = {"includeHeaders": "true"} if config.has_headers else {}
     frame = stream_topic(

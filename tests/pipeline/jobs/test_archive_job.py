@@ -13,12 +13,34 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_requests
 from barnabas.pipeline.blocking_client import BlockingClient
+from barnabas.pipeline.frames import read_archive
 from barnabas.pipeline.jobs import archive, restore
 from barnabas.pipeline.jobs.archive import CHECK, ONCE, REPAIR, ArchiveConfig
 from barnabas.pipeline.jobs.inputs import JobSource
 from barnabas.pipeline.jobs.reports.report import Report
 from barnabas.pipeline.jobs.restore import RestoreConfig
 from tests.harness.confluent_client import Confluent
+from tests.harness.deployments import is_apache_kafka
+from tests.harness.transaction_data import TOPIC, shown
+from tests.harness.transaction_data import restore as restore_golden
+
+
+@pytest.mark.skipif(is_apache_kafka(), reason="takes a directory over from Kafka")
+def test_an_archive_holds_nothing_of_transactions_that_were_aborted_or_are_open(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    restore_golden(tmp_path)
+    out = str(tmp_path / "archive")
+    with Cluster(1, tmp_path) as cluster:
+        source = JobSource(bootstrap=cluster.bootstrap)
+        config = ArchiveConfig(topic=TOPIC, out=out, group="archive", source=source, task=ONCE)
+        report = archive.run(spark, config)
+
+    assert report.exit_code == 0
+    rows = read_archive(spark, out).select("partition", "offset", "key", "value").collect()
+    assert sorted(map(tuple, rows)) == [
+        (one.partition, one.offset, one.key, one.value) for one in shown("read_committed")
+    ]
 
 
 @pytest.mark.nightly
