@@ -13,11 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
 from barnabas.client.errors import KafkaError
 from barnabas.client.topology import TopicPartition as Place
 from barnabas.pipeline.blocking_client import client_for, close_clients
 from barnabas.pipeline.cluster_requests import offsets_at
+from barnabas.pipeline.frames import stream_to_topic, stream_topic
 from barnabas.pipeline.sink import transactions
 from barnabas.pipeline.sink.decisions import Decisions
 from barnabas.pipeline.sink.topic_options import topic_sink_options
@@ -27,7 +29,9 @@ from barnabas.pipeline.source.errors import BadOption, ProgressLost
 from barnabas.pipeline.source.offsets_json import LATEST
 from tests.harness.confluent_client import Confluent
 from tests.harness.kafka_alone import kafka_alone, values_shown
+from tests.harness.records import Sent
 from tests.harness.waiting import eventually
+from tests.pipeline.slow_machine import available_now
 
 pytestmark = pytest.mark.kafka
 
@@ -338,6 +342,36 @@ def test_a_decision_that_brokers_have_forgotten_is_not_guessed_at(
         query.run(1)
     query.note_done(1)
     query.run(2)
+
+
+def test_a_stream_of_spark_copies_in_transactions_and_a_batch_that_comes_again_is_left_out(
+    spark: SparkSession, bootstrap: str, target: str, tmp_path: Path
+) -> None:
+    source, checkpoint = f"{target}-source", tmp_path / "checkpoint"
+    client = Confluent()
+    client.create_topic(bootstrap, source, len(PARTITIONS))
+    sent = [Sent(b"v%d" % number, partition=number % 2) for number in range(40)]
+    client.produce(bootstrap, source, sent)
+    more = {"maxOffsetsPerTrigger": "20", "isolation.level": "read_committed"}
+
+    def copy() -> None:
+        frame = stream_topic(
+            spark, source, bootstrap, checkpoint=str(checkpoint), start="earliest", options=more
+        )
+        rows = frame.select("value", "partition")
+        available_now(
+            stream_to_topic(rows, bootstrap, target, checkpoint=str(checkpoint), transactional=True)
+        )
+
+    copy()
+    for path in checkpoint.glob("commits/*1*"):
+        path.unlink()  # as if the driver had died before Spark noted the batch
+    copy()
+
+    for isolation in ("read_committed", "read_uncommitted"):
+        for partition in PARTITIONS:
+            found = values_shown(bootstrap, target, partition, isolation)
+            assert found == [record.value for record in sent if record.partition == partition]
 
 
 def test_a_task_without_rows_needs_no_transaction(query: Query) -> None:
