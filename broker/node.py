@@ -200,6 +200,7 @@ class Node:
             dial=self._dial,
             locate=self._internal_address,
             verification=verification,
+            transaction_lookup=self._transaction_host.topics,
         )
 
     def _verifies_transactions(self) -> bool:
@@ -532,6 +533,7 @@ class Node:
         self._topic_configs.on_nodes.append(self._node_configs.load)
         self._node_configs.on_change.append(self._node_settings_changed)
         self._metadata.on_change.append(self._forget_deleted_topics)
+        self._transaction_host.on_found = self._coordinator_host.groups.topics_changed
         self._metadata.on_change.append(self._replica_fetchers.wake)
         self._metadata.on_change.append(self._verifier.metadata_changed)
         self._metadata.on_change.append(self._marker_sender.metadata_changed)

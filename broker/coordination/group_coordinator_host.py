@@ -20,7 +20,7 @@ from barnabas.broker.storage.files import Files
 from barnabas.client.connection.connection import Connection
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.coordinator.group_coordinator import GroupCoordinator
-from barnabas.coordinator.ports import OFFSETS_TOPIC, TransactionVerification
+from barnabas.coordinator.ports import OFFSETS_TOPIC, TransactionLookup, TransactionVerification
 
 from .audit_topic_writer import AuditTopicWriter
 from .coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
@@ -47,6 +47,7 @@ class GroupCoordinatorHost:
         dial: Callable[[str, int], Awaitable[Connection]],
         locate: Callable[[int], tuple[str, int] | None],
         verification: TransactionVerification,
+        transaction_lookup: TransactionLookup,
     ) -> None:
         """``locate`` gives the address that ``dial`` takes, of another node or of this one."""
         loop = asyncio.get_running_loop()
@@ -77,6 +78,7 @@ class GroupCoordinatorHost:
             lease_problem=liveness.problem,
             audit_log=self._audit_topic,
             verification=verification,
+            transaction_lookup=transaction_lookup,
         )
         self._notices = LeadershipNotices(
             OFFSETS_TOPIC,

@@ -70,8 +70,10 @@ class TransactionCoordinatorHost:
             now_ms=now_ms,
             lease_problem=liveness.problem,
         )
+        self.on_found: Callable[[], None] = lambda: None
+        """Called when the topic is there: who asked for a coordinator may be answered."""
         self.topic = StateTopic(
-            TRANSACTION_TOPIC, zookeeper, self.transactions.start, self.transactions.topic_lost
+            TRANSACTION_TOPIC, zookeeper, self._found, self.transactions.topic_lost
         )
         metadata.on_change.append(lambda: self.topic.take(metadata.snapshot))
         self._notices = LeadershipNotices(
@@ -83,6 +85,10 @@ class TransactionCoordinatorHost:
         )
         metadata.on_change.append(self.transactions.topics_changed)
         liveness.when_lease_begins(self.transactions.topics_changed)
+
+    def _found(self, partition_count: int) -> None:
+        self.transactions.start(partition_count)
+        self.on_found()
 
     def forget_former_session(self) -> None:
         """The session is lost: what was led may be led by others.
