@@ -25,7 +25,7 @@ class TransactionsHandler:
     """Adapts the coordinators' methods to calls that may be answered later."""
 
     def __init__(self, transactions: TransactionCoordinator, groups: GroupCoordinator) -> None:
-        self._add_partitions = adapted(transactions.add_partitions_to_txn)
+        self._add_partitions = unless_left(adapted(transactions.add_partitions_to_txn))
         self._transactions = transactions
         self._groups = groups
 
@@ -33,9 +33,9 @@ class TransactionsHandler:
         """What to register with the dispatcher."""
         serve = self._transactions
         return {
-            ApiKey.INIT_PRODUCER_ID: adapted(serve.init_producer_id),
+            ApiKey.INIT_PRODUCER_ID: unless_left(adapted(serve.init_producer_id)),
             ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions,
-            ApiKey.ADD_OFFSETS_TO_TXN: adapted(serve.add_offsets_to_txn),
+            ApiKey.ADD_OFFSETS_TO_TXN: unless_left(adapted(serve.add_offsets_to_txn)),
             ApiKey.END_TXN: unless_left(adapted(serve.end_txn)),
             ApiKey.TXN_OFFSET_COMMIT: unless_left(adapted(self._groups.txn_offset_commit)),
             # A short request may have an answer of 100,000 ids.
@@ -58,7 +58,9 @@ def unless_left(handler: Handler) -> Handler:
     """The same, but nothing is done for a peer that has closed its connection.
 
     It has asked again on another one, and may have begun its next transaction, under the same
-    epoch: what is left of the former would end that one, or put offsets into it (KAFKA-18957).
+    epoch: what is left of the former would end that one, or put offsets into it (KAFKA-18957). A
+    late InitProducerId would fence it, and late partitions would begin a transaction that nobody
+    ends: its time-out fences it as well.
     """
 
     def handle(call: Call) -> Answer:

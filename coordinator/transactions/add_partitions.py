@@ -7,9 +7,10 @@ missing, and readers would wait there for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from barnabas.coordinator.cooperative import CooperativeScheduler, Steps, Turn
 from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC, Caller
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
@@ -23,13 +24,15 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     PartitionResult,
     Topic,
     TopicResult,
+    Transaction,
     TransactionResult,
 )
 
 from .gate import Gate
 from .ports import TransactionTopics
 from .timeouts import Timeouts
-from .transaction import TopicPartition, Transaction
+from .transaction import TopicPartition
+from .transaction import Transaction as Known
 from .transaction_state import TransactionState
 from .transitions import OnDone, Transitions
 from .verification import Results, Verification, identity_problem
@@ -53,9 +56,11 @@ class AddPartitionsHandler:
         topics: TransactionTopics,
         transitions: Transitions,
         timeouts: Timeouts,
+        scheduler: CooperativeScheduler,
         now_ms: Callable[[], int],
     ) -> None:
         self._gate = gate
+        self._scheduler = scheduler
         self._topics = topics
         self._transitions = transitions
         self._timeouts = timeouts
@@ -68,35 +73,36 @@ class AddPartitionsHandler:
         self, request: AddPartitionsToTxnRequest, version: int, _caller: Caller, respond: Respond
     ) -> None:
         """Answer with a code for each partition; of a batch when all of it is decided."""
-        if version < BATCHES_SINCE:
+        is_of_client = version < BATCHES_SINCE
+        self._scheduler.drive(
             self._add_of_client(request, version, respond)
-        else:
-            self._decide_batch(request, respond)
+            if is_of_client
+            else self._decide_batch(request, respond)
+        )
 
     def _add_of_client(
         self, request: AddPartitionsToTxnRequest, version: int, respond: Respond
-    ) -> None:
-        topics = request.v3_and_below_topics
-
-        def on_results(code: ErrorCode, others: Mapping[TopicPartition, ErrorCode]) -> None:
-            results = _results(topics, _of_version(code, version), others)
-            respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
-
-        problems = self._problems(topics, is_client=True)
-        if problems:
-            on_results(ErrorCode.OPERATION_NOT_ATTEMPTED, problems)
-            return
-        self._add(
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            _partitions(topics),
-            lambda code: on_results(code, {}),
+    ) -> Steps[None]:
+        asked = Transaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
         )
 
-    def _decide_batch(self, request: AddPartitionsToTxnRequest, respond: Respond) -> None:
+        def answer(results: list[TopicResult]) -> None:
+            respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+
+        def on_results(code: ErrorCode, others: Mapping[TopicPartition, ErrorCode]) -> None:
+            code = _of_version(code, version)
+            self._scheduler.drive(_fill_in(asked.topics, code, others, answer))
+
+        yield from self._decide(asked, on_results, Turn(), is_client=True)
+
+    def _decide_batch(self, request: AddPartitionsToTxnRequest, respond: Respond) -> Steps[None]:
         results: list[TransactionResult] = []
         undecided = 1  # and each transaction
+        turn = Turn()
 
         def decided() -> None:
             nonlocal undecided
@@ -104,58 +110,67 @@ class AddPartitionsHandler:
             if not undecided:
                 respond(AddPartitionsToTxnResponse(results_by_transaction=results))
 
-        for transaction in request.transactions:
+        for asked in request.transactions:
             undecided += 1
-            result = TransactionResult(transactional_id=transaction.transactional_id)
+            result = TransactionResult(transactional_id=asked.transactional_id)
             results.append(result)
-            self._decide_one(transaction, _into(result, transaction.topics, decided))
+            yield from self._decide(asked, self._into(result, asked.topics, decided), turn)
         decided()
 
-    def _decide_one(self, asked: Any, on_results: Results) -> None:
-        """One transaction of a batch."""
-        problems = self._problems(asked.topics, is_client=False)
+    def _into(
+        self, result: TransactionResult, topics: Sequence[Topic], decided: Callable[[], None]
+    ) -> Results:
+        """What fills in the result of one transaction of a batch."""
+
+        def set_results(topic_results: list[TopicResult]) -> None:
+            result.topic_results = topic_results
+            decided()
+
+        def on_results(code: ErrorCode, others: Mapping[TopicPartition, ErrorCode]) -> None:
+            self._scheduler.drive(_fill_in(topics, code, others, set_results))
+
+        return on_results
+
+    def _decide(
+        self, asked: Transaction, on_results: Results, turn: Turn, *, is_client: bool = False
+    ) -> Steps[None]:
+        """One transaction: add its partitions, or verify them."""
+        partitions, problems = yield from self._examined(asked.topics, turn, is_client=is_client)
+        who = asked.transactional_id, asked.producer_id, asked.producer_epoch
         if problems:
             on_results(ErrorCode.OPERATION_NOT_ATTEMPTED, problems)
-            return
-        partitions = _partitions(asked.topics)
-        if not asked.verify_only:
-            self._add(
-                asked.transactional_id,
-                asked.producer_id,
-                asked.producer_epoch,
-                partitions,
-                lambda code: on_results(code, {}),
-            )
         elif not asked.transactional_id:
             on_results(ErrorCode.INVALID_REQUEST, {})
+        elif asked.verify_only:
+            self._verification.verify(*who, partitions, on_results)
         else:
-            self._verification.verify(
-                asked.transactional_id,
-                asked.producer_id,
-                asked.producer_epoch,
-                partitions,
-                on_results,
-            )
+            self._add(*who, partitions, lambda code: on_results(code, {}))
 
-    def _problems(
-        self, topics: Sequence[Topic], *, is_client: bool
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Partitions that cannot be added. One of them, and the others are not tried.
+    def _examined(
+        self, topics: Sequence[Topic], turn: Turn, *, is_client: bool
+    ) -> Steps[tuple[Collection[TopicPartition], dict[TopicPartition, ErrorCode]]]:
+        """The partitions, each once, and those that cannot be added.
 
-        To report those as added would have the client write to them (KAFKA-5322).
+        One of the latter, and the others are not tried: to report those as added would have the
+        client write to them (KAFKA-5322).
         """
+        found: dict[TopicPartition, None] = {}
         problems: dict[TopicPartition, ErrorCode] = {}
         for topic in topics:
             if is_client and topic.name in INTERNAL_TOPICS:
-                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                count = 0
+                code, count = ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0
             else:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 count = self._topics.partition_count(topic.name) or 0
             for index in topic.partitions:
+                found[topic.name, index] = None
                 if not 0 <= index < count:
                     problems[topic.name, index] = code
-        return problems
+                if turn.is_over():
+                    yield
+            if turn.is_over():
+                yield
+        return found, problems
 
     # -- AddOffsetsToTxn -------------------------------------------------------------------------
 
@@ -188,12 +203,12 @@ class AddPartitionsHandler:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Sequence[TopicPartition],
+        partitions: Collection[TopicPartition],
         on_done: OnDone,
     ) -> None:
         """Add partitions to the transaction of an id, which begins with the first ones."""
 
-        def enter(code: ErrorCode, transaction: Transaction | None) -> None:
+        def enter(code: ErrorCode, transaction: Known | None) -> None:
             code = code or identity_problem(transaction, producer_id, producer_epoch)
             if code or transaction is None:
                 on_done(code)
@@ -210,7 +225,7 @@ class AddPartitionsHandler:
             self._gate.enter(transactional_id, enter)
 
     def _append(
-        self, transaction: Transaction, partitions: Sequence[TopicPartition], on_done: OnDone
+        self, transaction: Known, partitions: Collection[TopicPartition], on_done: OnDone
     ) -> None:
         is_first = transaction.state is not TransactionState.ONGOING
 
@@ -227,45 +242,37 @@ class AddPartitionsHandler:
         )
 
 
-def _has_all(transaction: Transaction, partitions: Sequence[TopicPartition]) -> bool:
+def _has_all(transaction: Known, partitions: Collection[TopicPartition]) -> bool:
     """Whether nothing is left to be added to the open transaction."""
     return transaction.state is TransactionState.ONGOING and set(
         transaction.metadata.partitions
     ).issuperset(partitions)
 
 
-def _partitions(topics: Sequence[Topic]) -> list[TopicPartition]:
-    return [(topic.name, index) for topic in topics for index in topic.partitions]
-
-
-def _into(
-    result: TransactionResult, topics: Sequence[Topic], decided: Callable[[], None]
-) -> Results:
-    """What fills in the result of one transaction of a batch."""
-
-    def on_results(code: ErrorCode, others: Mapping[TopicPartition, ErrorCode]) -> None:
-        result.topic_results = _results(topics, code, others)
-        decided()
-
-    return on_results
-
-
-def _results(
-    topics: Sequence[Topic], code: ErrorCode, others: Mapping[TopicPartition, ErrorCode]
-) -> list[TopicResult]:
-    return [
-        TopicResult(
-            name=topic.name,
-            results_by_partition=[
+def _fill_in(
+    topics: Sequence[Topic],
+    code: ErrorCode,
+    others: Mapping[TopicPartition, ErrorCode],
+    on_filled: Callable[[list[TopicResult]], None],
+) -> Steps[None]:
+    """The result of each partition, as it was asked for: ``code``, or what ``others`` has."""
+    results: list[TopicResult] = []
+    turn = Turn()
+    for topic in topics:
+        of_topic: list[PartitionResult] = []
+        for index in topic.partitions:
+            of_topic.append(
                 PartitionResult(
                     partition_index=index,
                     partition_error_code=others.get((topic.name, index), code),
                 )
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+            )
+            if turn.is_over():
+                yield
+        results.append(TopicResult(name=topic.name, results_by_partition=of_topic))
+        if turn.is_over():
+            yield
+    on_filled(results)
 
 
 def _of_version(code: ErrorCode, version: int) -> ErrorCode:

@@ -84,13 +84,12 @@ class TransactionCoordinator:
         self.init_producer_id = InitProducerIdHandler(
             self.registry, self._gate, producer_ids, transitions, end, config, now_ms
         ).init_producer_id
-        adding = AddPartitionsHandler(self._gate, topics, transitions, timeouts, now_ms)
+        scheduler = CooperativeScheduler(loop)
+        adding = AddPartitionsHandler(self._gate, topics, transitions, timeouts, scheduler, now_ms)
         self.add_partitions_to_txn = adding.add_partitions_to_txn
         self.add_offsets_to_txn = adding.add_offsets_to_txn
         self.end_txn = EndTxnHandler(self._gate, end).end_txn
-        administration = TransactionAdministration(
-            self.registry, CooperativeScheduler(loop), now_ms
-        )
+        administration = TransactionAdministration(self.registry, scheduler, now_ms)
         self.describe_transactions = administration.describe_transactions
         self.list_transactions = administration.list_transactions
 

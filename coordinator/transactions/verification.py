@@ -7,14 +7,14 @@ not looked at: its outcome reaches the partition as a marker, which ends what wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from barnabas.protocol.errors import ErrorCode
 
 from .gate import Gate
 from .transaction import TopicPartition, Transaction
 
-Results = Callable[[ErrorCode, dict[TopicPartition, ErrorCode]], None]
+Results = Callable[[ErrorCode, Mapping[TopicPartition, ErrorCode]], None]
 """A code for all partitions, or NONE and one for each that has another."""
 
 
@@ -43,7 +43,7 @@ class Verification:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Sequence[TopicPartition],
+        partitions: Collection[TopicPartition],
         on_results: Results,
     ) -> None:
         """Say of each partition whether the open transaction has it."""

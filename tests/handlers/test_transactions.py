@@ -131,7 +131,16 @@ async def test_the_answer_of_a_coordinator_is_the_clients(
     assert transactions.asked[0][1] == request
 
 
-@pytest.mark.parametrize("key", [ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT])
+@pytest.mark.parametrize(
+    "key",
+    [
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+    ],
+)
 def test_what_a_producer_asked_on_a_connection_that_it_closed_is_not_done(
     handler: TransactionsHandler, transactions: Coordinator, groups: Coordinator, key: ApiKey
 ) -> None:

@@ -11,7 +11,10 @@ from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from barnabas.coordinator.transactions.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
-from barnabas.protocol.messages.add_partitions_to_txn import Transaction
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    Transaction,
+)
 from tests.coordinator.transactions.test_end_txn import reach
 from tests.coordinator.transactions.transactions_harness import (
     CODES,
@@ -308,3 +311,42 @@ def test_verification_does_not_look_at_what_is_pending(transactions: Transaction
     transactions.add(producer, {"orders": [1]})
     asked = transactions.verify(producer, {"orders": [0, 1]})
     assert codes(asked) == {("orders", 0): NONE, ("orders", 1): ABORTABLE}
+
+
+# -- very much at once -----------------------------------------------------------------------------
+
+
+def test_very_many_partitions_are_added_in_turns_each_once(
+    transactions: TransactionsHarness,
+) -> None:
+    """A node that looks them all up in one turn sends no beacon meanwhile."""
+    transactions.topics.counts["wide"] = 1500
+    producer = transactions.begin()
+    asked = transactions.hand_in_add(producer, {"wide": [*range(1500), *range(1500)]})
+    transactions.turn(2)
+    assert transactions.state() is STATE.EMPTY
+    transactions.turn()
+    assert set(codes(asked).values()) == {NONE}
+    assert transactions.metadata().partitions == tuple(("wide", index) for index in range(1500))
+
+
+def test_very_many_unknown_partitions_are_refused_in_turns(
+    transactions: TransactionsHarness,
+) -> None:
+    asked = transactions.hand_in_add(transactions.begin(), {"nix": range(3000)})
+    assert not asked.is_answered
+    transactions.turn(20)
+    assert set(codes(asked).values()) == {UNKNOWN}
+
+
+def test_a_batch_of_very_many_transactions_is_decided_in_turns(
+    transactions: TransactionsHarness,
+) -> None:
+    producer = transactions.begin()
+    transactions.add(producer)
+    request = AddPartitionsToTxnRequest(transactions=[a_transaction(producer)] * 600)
+    asked = transactions.hand_in("add_partitions_to_txn", request, 4)
+    assert not asked.is_answered
+    transactions.turn(20)
+    assert {tuple(found) for _, found in batch_codes(asked.answer)} == {(NONE,)}
+    assert len(asked.answer.results_by_transaction) == 600
