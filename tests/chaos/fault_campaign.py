@@ -31,7 +31,7 @@ from tests.harness.waiting import eventually
 
 from . import network_namespaces as networks
 from .campaign import SETTINGS, Tell
-from .fault_kinds import DISKS, Kind, Planned, impossible, plan
+from .fault_kinds import DISKS, FaultKind, Planned, impossible, plan
 from .injectors import Injectors
 from .networked_cluster import NetworkedCluster
 from .schedule import Aim
@@ -142,7 +142,7 @@ class FaultCampaign:
         return found + self._errors()
 
     def _round(self, number: int, planned: Planned) -> Outcome:
-        victim = 0 if planned.kind is Kind.ZOOKEEPER_STOPPED else self._victim(planned)
+        victim = 0 if planned.kind is FaultKind.ZOOKEEPER_STOPPED else self._victim(planned)
         groups = self._trial.groups_of(victim) if victim else self._trial.load.groups
         is_both = self._view.controller() == victim and bool(groups)
         epoch = self._controller_epoch()
@@ -218,7 +218,7 @@ def run(
     tell: Tell,
     *,
     longest_s: float = 10.0,
-    kinds: Sequence[Kind] = tuple(Kind),
+    kinds: Sequence[FaultKind] = tuple(FaultKind),
 ) -> Report:
     """A whole run on a new cluster, in namespaces that this process then is in.
 
@@ -226,7 +226,7 @@ def run(
     """
     planned = plan(seed, rounds, longest_s, kinds)
     none = networks.why_not()
-    why = dict.fromkeys(Kind, none) if none else impossible()
+    why = dict.fromkeys(FaultKind, none) if none else impossible()
     left_out = Counter(one.kind.value for one in planned if one.kind in why)
     report = Report(
         seed, skipped=dict(left_out), why={kind.value: text for kind, text in why.items()}
@@ -254,10 +254,10 @@ def run(
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=len(Kind))
+    parser.add_argument("--rounds", type=int, default=len(FaultKind))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--longest", type=float, default=10.0, help="a fault lasts so many seconds")
-    parser.add_argument("--kind", action="append", choices=list(Kind.__members__), default=[])
+    parser.add_argument("--kind", action="append", choices=list(FaultKind.__members__), default=[])
     parser.add_argument("--json", type=Path, help="write what came of it here")
     given = parser.parse_args()
     logging.getLogger().addHandler(logging.NullHandler())  # lost connections are no news here
@@ -269,7 +269,7 @@ def main() -> int:
     logging.getLogger("kafka.consumer.fetcher").addHandler(resets)
     logging.getLogger("kafka.consumer.fetcher").setLevel(logging.INFO)
 
-    kinds = [Kind[name] for name in given.kind] or list(Kind)
+    kinds = [FaultKind[name] for name in given.kind] or list(FaultKind)
     report = run(given.rounds, given.seed, tell, longest_s=given.longest, kinds=kinds)
     for kind, count in report.skipped.items():
         tell(f"skipped {count} of {kind}: {report.why[kind]}")

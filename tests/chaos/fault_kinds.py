@@ -17,7 +17,7 @@ from . import network_namespaces as networks
 from .schedule import AIMS, Aim
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     """What happens."""
 
     KILL = "kill -9"
@@ -38,8 +38,8 @@ class Kind(Enum):
     CLOCK = "wall clock ± 1 day"
 
 
-DISKS: Final = frozenset({Kind.POWER, Kind.DISK_FULL, Kind.DISK_ERROR})
-LONG: Final = frozenset({Kind.STOP, Kind.ZOOKEEPER_STOPPED, Kind.UNPLUGGED})
+DISKS: Final = frozenset({FaultKind.POWER, FaultKind.DISK_FULL, FaultKind.DISK_ERROR})
+LONG: Final = frozenset({FaultKind.STOP, FaultKind.ZOOKEEPER_STOPPED, FaultKind.UNPLUGGED})
 """What may last for longer than a session."""
 
 
@@ -47,7 +47,7 @@ LONG: Final = frozenset({Kind.STOP, Kind.ZOOKEEPER_STOPPED, Kind.UNPLUGGED})
 class Planned:
     """One fault. ``seconds``: how long it lasts, or until a node that ended is started again."""
 
-    kind: Kind
+    kind: FaultKind
     aim: Aim
     seconds: float
     luck: float
@@ -59,7 +59,7 @@ class Planned:
 
 
 def plan(
-    seed: int, count: int, longest_s: float = 10.0, of: Sequence[Kind] = tuple(Kind)
+    seed: int, count: int, longest_s: float = 10.0, of: Sequence[FaultKind] = tuple(FaultKind)
 ) -> list[Planned]:
     """So many faults; each kind comes equally often. Half hit controller and coordinator in one."""
     rng = random.Random(seed)
@@ -74,8 +74,8 @@ def plan(
     return found[:count]
 
 
-def impossible() -> Mapping[Kind, str]:
+def impossible() -> Mapping[FaultKind, str]:
     """Which kinds cannot be had on this machine, and why."""
     without = dict.fromkeys(DISKS, powered_disk.why_not())
-    without[Kind.SLOW_LINK] = networks.why_no_delay()
+    without[FaultKind.SLOW_LINK] = networks.why_no_delay()
     return {kind: why for kind, why in without.items() if why}

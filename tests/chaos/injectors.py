@@ -19,7 +19,7 @@ from tests.crash.powered_disk import Cut
 from tests.harness.waiting import eventually
 from tests.harness.znodes import session
 
-from .fault_kinds import Kind, Planned
+from .fault_kinds import FaultKind, Planned
 from .load import OFFSETS
 from .networked_cluster import DAY_NS, NetworkedCluster
 from .offset_load import LateQuestions
@@ -55,25 +55,25 @@ class Injectors:
 
             return inject
 
-        self._injectors: Mapping[Kind, Injector] = {
-            Kind.KILL: self._killed,
-            Kind.STOP: self._paused,
-            Kind.TERM: self._stopped,
-            Kind.UNPLUGGED: network.unplugged,
-            Kind.CUT_OFF: cut(),
-            Kind.DEAF: cut(is_heard=True),
-            Kind.MUTE: cut(hears=True),
-            Kind.WITHOUT_ZOOKEEPER: cut(peers=False),
-            Kind.LOSSY_LINK: network.lossy,
-            Kind.SLOW_LINK: network.slow,
-            Kind.EXPIRED: self._expired,
-            Kind.ZOOKEEPER_STOPPED: self._without_zookeeper,
-            Kind.POWER: self._without_power,
-            Kind.DISK_FULL: self._full,
-            Kind.DISK_ERROR: self._failing,
-            Kind.CLOCK: self._mistaken,
+        self._injectors: Mapping[FaultKind, Injector] = {
+            FaultKind.KILL: self._killed,
+            FaultKind.STOP: self._paused,
+            FaultKind.TERM: self._stopped,
+            FaultKind.UNPLUGGED: network.unplugged,
+            FaultKind.CUT_OFF: cut(),
+            FaultKind.DEAF: cut(is_heard=True),
+            FaultKind.MUTE: cut(hears=True),
+            FaultKind.WITHOUT_ZOOKEEPER: cut(peers=False),
+            FaultKind.LOSSY_LINK: network.lossy,
+            FaultKind.SLOW_LINK: network.slow,
+            FaultKind.EXPIRED: self._expired,
+            FaultKind.ZOOKEEPER_STOPPED: self._without_zookeeper,
+            FaultKind.POWER: self._without_power,
+            FaultKind.DISK_FULL: self._full,
+            FaultKind.DISK_ERROR: self._failing,
+            FaultKind.CLOCK: self._mistaken,
         }
-        assert set(self._injectors) == set(Kind), "a kind without an injector"
+        assert set(self._injectors) == set(FaultKind), "a kind without an injector"
 
     def fault(
         self, victim: int, planned: Planned, groups: Sequence[str]

@@ -17,7 +17,7 @@ import pytest
 
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.barnabas_node import ROOT
-from tests.chaos.fault_kinds import Kind, plan
+from tests.chaos.fault_kinds import FaultKind, plan
 from tests.chaos.injectors import expire, session_password
 from tests.chaos.networked_cluster import DAY_NS, Disk, WallClock
 from tests.chaos.schedule import Aim
@@ -137,10 +137,10 @@ def test_a_session_that_is_expired_is_over_for_its_owner() -> None:
 
 
 def test_every_kind_comes_equally_often_and_half_hit_controller_and_coordinator() -> None:
-    faults = plan(seed=3, count=10 * len(Kind))
-    assert faults == plan(seed=3, count=10 * len(Kind))
-    assert {kind: sum(one.kind is kind for one in faults) for kind in Kind} == dict.fromkeys(
-        Kind, 10
+    faults = plan(seed=3, count=10 * len(FaultKind))
+    assert faults == plan(seed=3, count=10 * len(FaultKind))
+    assert {kind: sum(one.kind is kind for one in faults) for kind in FaultKind} == dict.fromkeys(
+        FaultKind, 10
     )
     assert sum(one.aim is Aim.BOTH for one in faults) * 2 == len(faults)
 
@@ -157,7 +157,7 @@ def campaign(directory: Path, *options: str) -> Mapping[str, Any]:
 @needs_networks
 @needs_disks
 def test_nothing_is_lost_by_a_node_that_is_cut_off_or_has_a_full_disk(tmp_path: Path) -> None:
-    kinds = [Kind.CUT_OFF, Kind.DISK_FULL]
+    kinds = [FaultKind.CUT_OFF, FaultKind.DISK_FULL]
     named = [f"--kind={kind.name}" for kind in kinds]
     found = campaign(tmp_path, "--rounds=2", "--longest=2", *named)
     assert {one["fault"] for one in found["outcomes"]} == {kind.value for kind in kinds}
@@ -167,5 +167,5 @@ def test_nothing_is_lost_by_a_node_that_is_cut_off_or_has_a_full_disk(tmp_path: 
 @needs_networks
 @needs_disks
 def test_nothing_is_lost_by_any_kind_of_fault(tmp_path: Path) -> None:
-    found = campaign(tmp_path, f"--rounds={2 * len(Kind)}", "--seed=2")
+    found = campaign(tmp_path, f"--rounds={2 * len(FaultKind)}", "--seed=2")
     assert sum(one["is_both"] for one in found["outcomes"]) >= len(found["outcomes"]) // 3

@@ -74,7 +74,7 @@ class Figures:
         }
 
 
-class Bench:
+class PowerCuts:
     """One disk and the processes that live on it, one after the other."""
 
     def __init__(self, disk: PoweredDisk, seed: int, keep: Path | None = None) -> None:
@@ -251,7 +251,7 @@ def bench(cycles: int, seed: int, *, keep: Path | None = None) -> Figures:
     home = Path(tempfile.mkdtemp(prefix="barnabas-crash-"))
     disk = PoweredDisk(home)
     try:
-        running = Bench(disk, seed, keep)
+        running = PowerCuts(disk, seed, keep)
         while running.figures.cycles < cycles and not running.figures.broken:
             running.cycle()
     finally:

@@ -30,7 +30,7 @@ GROUP = "g"
 HOME = group_partition(GROUP, PARTITIONS)
 
 
-class Cluster:
+class TopicsOfOneNode:
     """Implements coordinator.ports.Topics: one topic ``t``, all led by one node."""
 
     def partition_count(self, topic: str) -> int | None:
@@ -50,7 +50,7 @@ class Cluster:
 
 
 @dataclass
-class Node:
+class CoordinatorAndLogs:
     client: RawClient
     replicas: ReplicaManager
     shelf: ManualLogManager
@@ -70,13 +70,15 @@ class Node:
 
 
 @pytest.fixture
-async def node(replicas: ReplicaManager, shelf: ManualLogManager) -> AsyncIterator[Node]:
+async def node(
+    replicas: ReplicaManager, shelf: ManualLogManager
+) -> AsyncIterator[CoordinatorAndLogs]:
     loop = asyncio.get_running_loop()
     coordinator = GroupCoordinator(
         node_id=1,
         config=CoordinatorConfig(),
         log=StateLogPort(replicas, OFFSETS_TOPIC, loop),
-        topics=Cluster(),
+        topics=TopicsOfOneNode(),
         zookeeper_offsets=None,
         loop=loop,
         now_ms=lambda: NOW_MS,
@@ -93,7 +95,7 @@ async def node(replicas: ReplicaManager, shelf: ManualLogManager) -> AsyncIterat
         await listener.bind("127.0.0.1", 0)
         listener.serve()
         client = await RawClient.open(listener.port)
-        yield Node(client, replicas, shelf)
+        yield CoordinatorAndLogs(client, replicas, shelf)
         await client.close()
         await listener.close()
         coordinator.stop()
@@ -112,24 +114,28 @@ def code(answer: offset_commit.OffsetCommitResponse) -> int:
     return answer.topics[0].partitions[0].error_code
 
 
-async def test_a_coordinator_is_found_as_the_listener_sees_it(node: Node) -> None:
+async def test_a_coordinator_is_found_as_the_listener_sees_it(node: CoordinatorAndLogs) -> None:
     request = find_coordinator.FindCoordinatorRequest(key=GROUP)
     answer = await node.client.ask(request, 2)
     assert (answer.error_code, answer.host, answer.port) == (0, "client.host", 9000 + HOME)
 
 
-async def test_a_commit_is_refused_where_the_group_is_not_coordinated(node: Node) -> None:
+async def test_a_commit_is_refused_where_the_group_is_not_coordinated(
+    node: CoordinatorAndLogs,
+) -> None:
     assert code(await node.client.ask(*commit(1))) == 16
 
 
-async def test_what_is_committed_is_fetched(node: Node) -> None:
+async def test_what_is_committed_is_fetched(node: CoordinatorAndLogs) -> None:
     lead(node.replicas, OFFSETS_TOPIC, HOME)
     await node.until_served()
     assert code(await node.client.ask(*commit(42))) == 0
     assert (await node.fetch()).topics[0].partitions[0].committed_offset == 42
 
 
-async def test_commits_of_one_turn_are_one_append_and_answered_in_order(node: Node) -> None:
+async def test_commits_of_one_turn_are_one_append_and_answered_in_order(
+    node: CoordinatorAndLogs,
+) -> None:
     lead(node.replicas, OFFSETS_TOPIC, HOME)
     await node.until_served()
     before = node.replicas.led(OFFSETS_TOPIC, HOME).log.size
@@ -148,7 +154,7 @@ async def test_commits_of_one_turn_are_one_append_and_answered_in_order(node: No
     assert (await node.fetch()).topics[0].partitions[0].committed_offset == 100
 
 
-async def test_committed_offsets_outlive_a_change_of_leaders(node: Node) -> None:
+async def test_committed_offsets_outlive_a_change_of_leaders(node: CoordinatorAndLogs) -> None:
     lead(node.replicas, OFFSETS_TOPIC, HOME)
     await node.until_served()
     await node.client.ask(*commit(7))
@@ -159,7 +165,7 @@ async def test_committed_offsets_outlive_a_change_of_leaders(node: Node) -> None
     assert (await node.fetch()).topics[0].partitions[0].committed_offset == 7
 
 
-async def test_a_failed_disk_makes_the_node_no_coordinator(node: Node) -> None:
+async def test_a_failed_disk_makes_the_node_no_coordinator(node: CoordinatorAndLogs) -> None:
     lead(node.replicas, OFFSETS_TOPIC, HOME)
     await node.until_served()
     node.shelf.log(OFFSETS_TOPIC, HOME).take_offline("gone")

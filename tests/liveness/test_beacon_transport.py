@@ -21,7 +21,7 @@ def clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Nodes:
+class BeaconingNodes:
     """Some nodes that beat; the first is controller as soon as a test says so."""
 
     def __init__(self, count: int) -> None:
@@ -70,13 +70,13 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-async def nodes() -> AsyncIterator[Nodes]:
-    running = Nodes(3)
+async def nodes() -> AsyncIterator[BeaconingNodes]:
+    running = BeaconingNodes(3)
     async with running.running():
         yield running
 
 
-async def test_echoes_give_leases_to_nodes_that_were_admitted(nodes: Nodes) -> None:
+async def test_echoes_give_leases_to_nodes_that_were_admitted(nodes: BeaconingNodes) -> None:
     controller = nodes.beacons[0].failure_detector
     controller.begin(1)
     controller.admit(1, 11)
@@ -89,7 +89,7 @@ async def test_echoes_give_leases_to_nodes_that_were_admitted(nodes: Nodes) -> N
     assert not nodes.leases[2].was_held
 
 
-async def test_a_node_that_leaves_says_so(nodes: Nodes) -> None:
+async def test_a_node_that_leaves_says_so(nodes: BeaconingNodes) -> None:
     controller = nodes.beacons[0].failure_detector
     controller.begin(1)
     await until(lambda: controller.is_heard(1, 11))
@@ -99,7 +99,7 @@ async def test_a_node_that_leaves_says_so(nodes: Nodes) -> None:
 
 
 async def test_garbage_is_counted_told_once_a_minute_and_changes_nothing(
-    nodes: Nodes, caplog: pytest.LogCaptureFixture
+    nodes: BeaconingNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     stranger = await asyncio_dgram.connect(nodes.addresses[0])
     for size in (0, 1, 50, 256, 1000):
@@ -113,7 +113,7 @@ async def test_garbage_is_counted_told_once_a_minute_and_changes_nothing(
 
 
 async def test_a_peer_to_which_nothing_can_be_sent_costs_the_others_no_beacon(
-    nodes: Nodes,
+    nodes: BeaconingNodes,
 ) -> None:
     nodes.addresses[3] = ("255.255.255.255", 9)  # refused with EACCES
     controller = nodes.beacons[0].failure_detector
@@ -131,6 +131,6 @@ async def test_a_peer_to_which_nothing_can_be_sent_costs_the_others_no_beacon(
     await until(are_leased)
 
 
-async def test_a_port_that_is_taken_is_an_error_at_once(nodes: Nodes) -> None:
+async def test_a_port_that_is_taken_is_an_error_at_once(nodes: BeaconingNodes) -> None:
     with pytest.raises(OSError, match="in use"):
         await nodes.beacons[1].open(*nodes.addresses[0])

@@ -46,7 +46,7 @@ class Toys:
 
 
 @dataclass
-class Node:
+class ListeningNode:
     """One listening node of a test."""
 
     toys: Toys
@@ -61,23 +61,25 @@ class Node:
         return client
 
 
-Start = Callable[..., Awaitable[Node]]
+Start = Callable[..., Awaitable[ListeningNode]]
 
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
     """Starts nodes; everything is closed afterwards."""
-    nodes: list[Node] = []
+    nodes: list[ListeningNode] = []
     async with asyncio.TaskGroup() as tasks:
 
-        async def begin(*, serve: bool = True, settings: NetworkSettings | None = None) -> Node:
+        async def begin(
+            *, serve: bool = True, settings: NetworkSettings | None = None
+        ) -> ListeningNode:
             toys = Toys()
             dispatcher = Dispatcher(tasks)
             dispatcher.register(
                 {ApiKey.HEARTBEAT: toys.heartbeat, ApiKey.LIST_GROUPS: toys.list_groups}
             )
             limits = Limits(settings or NetworkSettings())
-            node = Node(toys, dispatcher, limits, Listener("TEST", dispatcher, limits))
+            node = ListeningNode(toys, dispatcher, limits, Listener("TEST", dispatcher, limits))
             await node.listener.bind("127.0.0.1", 0)
             if serve:
                 node.listener.serve()

@@ -17,7 +17,7 @@ from barnabas.protocol.codec.compiler import decode, encode, view_decoder
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.messages import list_groups, produce
 from tests.net.client import RawClient, until
-from tests.net.conftest import Node, Start
+from tests.net.conftest import ListeningNode, Start
 
 
 def request(records: bytes) -> produce.ProduceRequest:
@@ -52,7 +52,7 @@ def taker() -> Taker:
 
 async def connected(
     start: Start, taker: Taker, settings: NetworkSettings | None = None
-) -> tuple[Node, RawClient]:
+) -> tuple[ListeningNode, RawClient]:
     node = await start(settings=settings)
     node.dispatcher.register({ApiKey.PRODUCE: taker.produce})
     return node, await node.connect()

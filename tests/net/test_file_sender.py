@@ -19,7 +19,7 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch, list_groups
 from tests.net.client import RawClient, until
-from tests.net.conftest import Node, Start
+from tests.net.conftest import ListeningNode, Start
 
 SIZE = 24 << 20
 """More than any socket holds."""
@@ -62,7 +62,7 @@ def shelf(tmp_path: Path) -> Shelf:
     return Shelf(tmp_path)
 
 
-async def connected(start: Start, shelf: Shelf) -> tuple[Node, RawClient]:
+async def connected(start: Start, shelf: Shelf) -> tuple[ListeningNode, RawClient]:
     node = await start()
     node.dispatcher.register({ApiKey.FETCH: shelf.fetch})
     return node, await node.connect()
@@ -72,7 +72,7 @@ def records(answer: fetch.FetchResponse) -> list[bytes]:
     return [bytes(topic.partitions[0].records or b"") for topic in answer.responses]
 
 
-async def stalled(node: Node) -> None:
+async def stalled(node: ListeningNode) -> None:
     """Until a connection has sent what its socket takes, and no more."""
     (connection,) = node.listener.connections
     await until(lambda: connection._sender.sent > 0 and connection._sender.is_busy)

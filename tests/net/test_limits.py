@@ -28,7 +28,7 @@ from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import fetch, heartbeat, list_groups
 from tests.net.client import RawClient, until
-from tests.net.conftest import Node, Start
+from tests.net.conftest import ListeningNode, Start
 
 LIST = (list_groups.ListGroupsRequest(), 2)
 MIB = 1 << 20
@@ -136,7 +136,7 @@ def beginning(size: int, sent: int) -> bytes:
     return (head + b"g" * sent)[:sent]
 
 
-async def settled(node: Node) -> None:
+async def settled(node: ListeningNode) -> None:
     """Wait until everything sent so far has been read, or will not be."""
     for _ in range(5):
         client = await node.connect()
@@ -359,7 +359,7 @@ async def test_a_thousand_hostile_clients_cost_nothing(start: Start) -> None:
     assert (await (await node.connect()).ask(*LIST)).throttle_time_ms == 7
 
 
-async def attack(node: Node, rng: random.Random, count: int) -> None:
+async def attack(node: ListeningNode, rng: random.Random, count: int) -> None:
     for _ in range(count // 50):
         clients = [await node.connect() for _ in range(50)]
         for client in clients:

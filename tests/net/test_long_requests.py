@@ -18,7 +18,7 @@ from barnabas.protocol.frame import request_frame
 from barnabas.protocol.messages import delete_groups, describe_configs, list_groups, offset_commit
 from tests.handlers.peer import SomePeer
 from tests.net.client import RawClient, until
-from tests.net.conftest import Node, Start
+from tests.net.conftest import ListeningNode, Start
 
 LIST = (list_groups.ListGroupsRequest(), 2)
 COUNT = 20 * TURN_ELEMENTS
@@ -162,14 +162,14 @@ class Held:
         return self.answer
 
 
-async def is_under_way(node: Node, client: RawClient, message: Any, version: int) -> None:
+async def is_under_way(node: ListeningNode, client: RawClient, message: Any, version: int) -> None:
     """A request is sent, and its task has begun."""
     client.send((message, version))
     await until(lambda: len(node.dispatcher._running) == 1 and node.limits.requests.used > 0)
     await asyncio.sleep(0)
 
 
-def is_over(node: Node) -> bool:
+def is_over(node: ListeningNode) -> bool:
     return not node.dispatcher._running and not node.limits.requests.used
 
 

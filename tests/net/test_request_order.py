@@ -19,7 +19,7 @@ from barnabas.protocol import api
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import join_group, list_groups
 from tests.net.client import RawClient, until
-from tests.net.conftest import Node, Start
+from tests.net.conftest import ListeningNode, Start
 
 SERVED_AT_ONCE = {ApiKey.LIST_GROUPS}
 """By the toys of conftest: what other connections ask to see that a turn has passed."""
@@ -41,7 +41,7 @@ TOGETHER = {
 class Waiting:
     """Handlers that note what has begun, and answer when the test says so."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: ListeningNode) -> None:
         self.begun: list[int] = []
         self.pending: list[PendingResponse] = []
         self.node = node

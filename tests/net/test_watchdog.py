@@ -13,7 +13,7 @@ from barnabas.broker.net.watchdog import LINES_MAX, Watchdog
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import create_topics, heartbeat, list_groups
 from tests.net.client import until
-from tests.net.conftest import Node, Start
+from tests.net.conftest import ListeningNode, Start
 
 LIST = (list_groups.ListGroupsRequest(), 2)
 
@@ -30,7 +30,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def watching(node: Node, clock: Clock) -> Watchdog:
+def watching(node: ListeningNode, clock: Clock) -> Watchdog:
     return Watchdog(lambda: node.listener.connections, clock)
 
 

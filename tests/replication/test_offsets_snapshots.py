@@ -44,7 +44,7 @@ LIVES = 6
 KINDS = (SNAPSHOT, INCREMENT)
 
 
-class Node:
+class NodeLife:
     """One life of a node that leads one offsets partition alone."""
 
     def __init__(self, disk: StoppingFiles, epoch: int) -> None:
@@ -144,7 +144,7 @@ async def story(seed: int) -> Counter[tuple[str, ...]]:
     """Lives that end in a crash; how many of them began with which snapshots."""
     rng, files, begun = Random(seed), disk(), Counter[tuple[str, ...]]()
     for epoch in range(LIVES):
-        node = Node(files, epoch)
+        node = NodeLife(files, epoch)
         await node.start()
         state = node.state()
         assert content(state.fold) == node.fold(), f"life {epoch} of seed {seed}"
@@ -169,7 +169,7 @@ async def test_snapshot_and_tail_are_the_fold_over_the_log_after_any_crash(seeds
     assert all(begun[names] for names in ((SNAPSHOT,), (INCREMENT,), KINDS)), begun
 
 
-async def settled(node: Node, rng: Random, kind: str = SNAPSHOT) -> None:
+async def settled(node: NodeLife, rng: Random, kind: str = SNAPSHOT) -> None:
     """A node with a snapshot of all it has: a whole one, or an increment since the log start."""
     await node.start()
     for _ in range(30):
@@ -187,7 +187,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 @each_kind
 @in_simulated_time
 async def test_a_load_reads_the_snapshot_and_only_the_tail_of_the_log(kind: str) -> None:
-    node, rng = Node(disk(), 0), Random(1)
+    node, rng = NodeLife(disk(), 0), Random(1)
     await settled(node, rng, kind)
     node.write(rng, 2)
     state = node.state()
@@ -197,7 +197,7 @@ async def test_a_load_reads_the_snapshot_and_only_the_tail_of_the_log(kind: str)
 
 @in_simulated_time
 async def test_a_snapshot_is_written_when_a_segment_was_rolled_and_not_before() -> None:
-    node, rng = Node(disk(), 0), Random(1)
+    node, rng = NodeLife(disk(), 0), Random(1)
     await node.start()
     running = asyncio.create_task(node.standbys.run())
     node.write(rng)
@@ -214,7 +214,7 @@ async def test_a_snapshot_is_written_when_a_segment_was_rolled_and_not_before() 
 @each_kind
 @in_simulated_time
 async def test_a_flipped_bit_costs_the_snapshot_and_nothing_else(kind: str) -> None:
-    node = Node(disk(), 0)
+    node = NodeLife(disk(), 0)
     await settled(node, Random(1), kind)
     whole, expected = bytes(node.disk.read_whole(node.path(kind))), node.fold()
     for place in range(len(whole)):
@@ -228,7 +228,7 @@ async def test_a_flipped_bit_costs_the_snapshot_and_nothing_else(kind: str) -> N
 @each_kind
 @in_simulated_time
 async def test_a_snapshot_that_was_cut_short_is_not_used(kind: str) -> None:
-    node = Node(disk(), 0)
+    node = NodeLife(disk(), 0)
     await settled(node, Random(1), kind)
     del node.disk._files[node.path(kind)].data[-5:]
     assert content(node.state().fold) == node.fold()
@@ -239,7 +239,7 @@ async def test_a_snapshot_that_was_cut_short_is_not_used(kind: str) -> None:
 @in_simulated_time
 async def test_a_snapshot_of_another_leaders_history_is_not_used(kind: str) -> None:
     """The log was cut and has grown past it again, and nobody here saw that."""
-    node, rng = Node(disk(), 0), Random(1)
+    node, rng = NodeLife(disk(), 0), Random(1)
     await settled(node, rng, kind)
     kept = bytes(node.disk.read_whole(node.path(kind)))
     own = node.partition.log
@@ -259,7 +259,7 @@ async def test_a_snapshot_of_another_leaders_history_is_not_used(kind: str) -> N
 @in_simulated_time
 async def test_a_snapshot_below_what_was_compacted_is_not_used(text: bytes, kind: str) -> None:
     """A tombstone above it may be gone, and its key would come back."""
-    node, rng = Node(disk(), 0), Random(1)
+    node, rng = NodeLife(disk(), 0), Random(1)
     await settled(node, rng, kind)
     node.write(rng)
     node.disk.write_atomically(HOME / CLEANED, text)
@@ -270,7 +270,7 @@ async def test_a_snapshot_below_what_was_compacted_is_not_used(text: bytes, kind
 @each_kind
 @in_simulated_time
 async def test_a_snapshot_goes_when_the_log_starts_elsewhere(kind: str) -> None:
-    node, rng = Node(disk(), 0), Random(1)
+    node, rng = NodeLife(disk(), 0), Random(1)
     await settled(node, rng, kind)
     node.partition.log.advance_start(60)
     assert content(node.state().fold) == folded([], 0) or not node.kept
@@ -280,7 +280,7 @@ async def test_a_snapshot_goes_when_the_log_starts_elsewhere(kind: str) -> None:
 @each_kind
 @in_simulated_time
 async def test_a_snapshot_of_a_deleted_log_goes_with_it(kind: str) -> None:
-    node = Node(disk(), 0)
+    node = NodeLife(disk(), 0)
     await settled(node, Random(1), kind)
     node.logs.delete(OFFSETS_TOPIC, 0)
     await node.standbys.save()
