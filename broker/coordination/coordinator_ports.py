@@ -95,6 +95,10 @@ class CoordinatorTopics:
         """Whether a controller told everything, and of no ``__consumer_offsets``."""
         return self._cache.is_whole and OFFSETS_TOPIC not in self._cache.snapshot.topics
 
+    def lacks_transaction_topic(self) -> bool:
+        """Whether a controller told everything, and of no ``__transaction_state``."""
+        return self._cache.is_whole and TRANSACTION_TOPIC not in self._cache.snapshot.topics
+
     def create_offsets_topic(self) -> None:
         """Have ``__consumer_offsets`` created; whoever asks again does no harm."""
         self._create(OFFSETS_TOPIC)

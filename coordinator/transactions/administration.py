@@ -23,6 +23,7 @@ from barnabas.protocol.messages.list_transactions import (
     ListTransactionsResponse,
 )
 
+from .ports import TransactionTopics
 from .transaction import Metadata, Transaction
 from .transaction_record import by_topic, id_of, metadata_of
 from .transaction_registry import TransactionRegistry
@@ -40,10 +41,12 @@ class TransactionAdministration:
     def __init__(
         self,
         registry: TransactionRegistry,
+        topics: TransactionTopics,
         scheduler: CooperativeScheduler,
         now_ms: Callable[[], int],
     ) -> None:
         self._registry = registry
+        self._topics = topics
         self._scheduler = scheduler
         self._now_ms = now_ms
 
@@ -90,11 +93,13 @@ class TransactionAdministration:
         """Answer with the ids of this node that pass every filter.
 
         None while any partition loads: a tool that looks for hanging transactions would take the
-        producers of the others for unknown.
+        producers of the others for unknown. In a new cluster no id was ever used and so there are
+        none, as Kafka says.
         """
         code = ErrorCode.NONE
         if not self._registry.is_active:
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            if not self._topics.lacks_transaction_topic():
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         elif self._registry.is_loading:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if code:

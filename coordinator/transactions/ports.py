@@ -77,5 +77,11 @@ class TransactionTopics(Protocol):
         It does not know the cluster yet, or it has a replica and nobody else is known to lead it.
         """
 
+    def lacks_transaction_topic(self) -> bool:
+        """Whether it is certain that ``__transaction_state`` was not made yet: there is no id.
+
+        False while the node does not know the cluster: unknown is not "none".
+        """
+
     def create_offsets_topic(self) -> None:
         """Start creating ``__consumer_offsets`` unless that is under way; returns at once."""

@@ -89,7 +89,7 @@ class TransactionCoordinator:
         self.add_partitions_to_txn = adding.add_partitions_to_txn
         self.add_offsets_to_txn = adding.add_offsets_to_txn
         self.end_txn = EndTxnHandler(self._gate, end).end_txn
-        administration = TransactionAdministration(self.registry, scheduler, now_ms)
+        administration = TransactionAdministration(self.registry, topics, scheduler, now_ms)
         self.describe_transactions = administration.describe_transactions
         self.list_transactions = administration.list_transactions
 

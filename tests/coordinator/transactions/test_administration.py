@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.coordinator.ports import TRANSACTION_TOPIC
 from barnabas.coordinator.transactions.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from tests.coordinator.transactions.test_end_txn import reach
@@ -142,6 +143,14 @@ def test_only_ids_of_this_node_are_listed(known: TransactionsHarness) -> None:
     known.resign(partition_of("o"), 1)
     here = [name for name in "ceo" if partition_of(name) != partition_of("o")]
     assert names(known.list()) == here
+
+
+def test_in_a_new_cluster_there_are_no_ids(transactions: TransactionsHarness) -> None:
+    """Of a topic that is there, and of which nothing was heard yet, that is not known."""
+    transactions.coordinator.topic_lost()
+    assert transactions.list().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    del transactions.topics.counts[TRANSACTION_TOPIC]
+    assert names(transactions.list()) == []
 
 
 def test_very_many_ids_are_listed_in_turns_each_once(

@@ -55,6 +55,9 @@ class KnownTopics:
     def may_lead(self, partition: int) -> bool:
         return partition in self.may_be_led
 
+    def lacks_transaction_topic(self) -> bool:
+        return TRANSACTION_TOPIC not in self.counts
+
     def create_offsets_topic(self) -> None:
         self.creations += 1
 
