@@ -67,9 +67,9 @@ def client_for(
         return _clients[key]
 
 
-def close_clients() -> None:
-    """Close every client of this process, for a program that goes on without Spark."""
+def close_clients(bootstrap: str | None = None) -> None:
+    """Close every client of this process, or of one cluster, for a program that goes on without."""
     with _lock:
-        mine = [key for key in _clients if key[0] == os.getpid()]
+        mine = [key for key in _clients if key[0] == os.getpid() and bootstrap in (None, key[1])]
         for key in mine:
             _clients.pop(key).close()

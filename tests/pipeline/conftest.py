@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from barnabas.pipeline.blocking_client import BlockingClient, client_for, close_
 from barnabas.pipeline.session import spark_session
 from benchmarks.spark_connector import NoConnector, connector_jars
 from tests.harness.confluent_client import Confluent
+from tests.harness.kafka_alone import kafka_alone
 from tests.harness.records import Sent
 from tests.harness.steady_settings import STEADY
 
@@ -64,6 +66,20 @@ def cluster() -> Iterator[Cluster]:
     with Cluster(2, settings={**STEADY, "offsets.topic.num.partitions": "4"}) as running:
         yield running
         close_clients()
+
+
+@pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.kafka)])
+def transactional(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The address of a cluster that coordinates transactions: two nodes of ours; Kafka itself."""
+    with ExitStack() as stack:
+        if request.param == "ours":
+            address = stack.enter_context(Cluster(2, settings=STEADY)).bootstrap
+        else:
+            address = stack.enter_context(kafka_alone(tmp_path_factory.mktemp("kafka")))
+        yield address
+        close_clients(address)
 
 
 @pytest.fixture(scope="session")

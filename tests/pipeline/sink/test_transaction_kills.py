@@ -9,13 +9,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.harness.confluent_client import Confluent
-from tests.harness.kafka_alone import kafka_alone, values_shown
+from tests.harness.kafka_alone import values_shown
 from tests.harness.records import Sent
 from tests.pipeline.sink.doomed_transactions import (
     DRIVER_POINTS,
@@ -25,18 +24,12 @@ from tests.pipeline.sink.doomed_transactions import (
 )
 from tests.pipeline.slow_machine import ATTEMPTS, LATE
 
-pytestmark = [pytest.mark.kafka, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 DRIVER = Path(__file__).with_name("doomed_transactions.py")
 ROOT = Path(__file__).parents[3]
 BATCHES = 5
 PARTITIONS = 2
-
-
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with kafka_alone(tmp_path_factory.mktemp("kafka")) as address:
-        yield address
 
 
 class Copy:
@@ -98,8 +91,8 @@ class Copy:
 
 
 @pytest.fixture
-def copy(bootstrap: str, topic: str, tmp_path: Path) -> Copy:
-    return Copy(bootstrap, topic, tmp_path)
+def copy(transactional: str, topic: str, tmp_path: Path) -> Copy:
+    return Copy(transactional, topic, tmp_path)
 
 
 def test_drivers_killed_at_every_point_of_a_commit_lose_and_double_nothing(copy: Copy) -> None:

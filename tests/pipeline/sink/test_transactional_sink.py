@@ -6,7 +6,7 @@ Source: docs/spec/pipeline.md §2.1.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.client.errors import KafkaError
 from barnabas.client.topology import TopicPartition as Place
-from barnabas.pipeline.blocking_client import client_for, close_clients
+from barnabas.pipeline.blocking_client import client_for
 from barnabas.pipeline.cluster_requests import offsets_at
 from barnabas.pipeline.frames import stream_to_topic, stream_topic
 from barnabas.pipeline.sink import transactions
@@ -28,12 +28,10 @@ from barnabas.pipeline.sink.transactions import OVER, Transaction
 from barnabas.pipeline.source.errors import BadOption, ProgressLost
 from barnabas.pipeline.source.offsets_json import LATEST
 from tests.harness.confluent_client import Confluent
-from tests.harness.kafka_alone import kafka_alone, values_shown
+from tests.harness.kafka_alone import values_shown
 from tests.harness.records import Sent
 from tests.harness.waiting import eventually
 from tests.pipeline.slow_machine import available_now
-
-pytestmark = pytest.mark.kafka
 
 PARTITIONS = (0, 1)
 ROWS = 12
@@ -44,16 +42,9 @@ class Dead(BaseException):
     """Stands for the end of the process: nobody cleans up behind it."""
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with kafka_alone(tmp_path_factory.mktemp("kafka")) as address:
-        yield address
-        close_clients()
-
-
 @pytest.fixture
-def target(bootstrap: str, topic: str) -> str:
-    Confluent().create_topic(bootstrap, topic, len(PARTITIONS))
+def target(transactional: str, topic: str) -> str:
+    Confluent().create_topic(transactional, topic, len(PARTITIONS))
     return topic
 
 
@@ -153,8 +144,10 @@ class Query:
 
 
 @pytest.fixture
-def query(bootstrap: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Query:
-    return Query(bootstrap, target, tmp_path, monkeypatch)
+def query(
+    transactional: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Query:
+    return Query(transactional, target, tmp_path, monkeypatch)
 
 
 def die_before_the_note(query: Query, patch: pytest.MonkeyPatch) -> None:
@@ -345,10 +338,10 @@ def test_a_decision_that_brokers_have_forgotten_is_not_guessed_at(
 
 
 def test_a_stream_of_spark_copies_in_transactions_and_a_batch_that_comes_again_is_left_out(
-    spark: SparkSession, bootstrap: str, target: str, tmp_path: Path
+    spark: SparkSession, transactional: str, target: str, tmp_path: Path
 ) -> None:
     source, checkpoint = f"{target}-source", tmp_path / "checkpoint"
-    client = Confluent()
+    client, bootstrap = Confluent(), transactional
     client.create_topic(bootstrap, source, len(PARTITIONS))
     sent = [Sent(b"v%d" % number, partition=number % 2) for number in range(40)]
     client.produce(bootstrap, source, sent)

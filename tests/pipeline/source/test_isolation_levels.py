@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from barnabas.client.cluster import TopicPartition
 from barnabas.console.development.cluster import Cluster
+from barnabas.pipeline.blocking_client import client_for
+from barnabas.pipeline.cluster_requests import offsets_at
+from barnabas.pipeline.source.offsets_json import LATEST
+from barnabas.pipeline.source.options import READ_COMMITTED
 from benchmarks.spark_connector import NoConnector
 from tests.harness.confluent_client import Confluent
 from tests.harness.deployments import is_apache_kafka
-from tests.harness.kafka_alone import WAIT_S, kafka_alone, open_transaction
+from tests.harness.kafka_alone import WAIT_S, open_transaction
 from tests.harness.needs import MAVEN, skip_without
 from tests.harness.records import Sent
 from tests.harness.transaction_data import LEVELS, PARTITIONS, TOPIC, Shown, end, restore, shown
@@ -110,34 +115,41 @@ def test_both_stream_kafkas_transactions_in_the_same_batches_up_to_the_same_end(
     assert our_ends[-1] == {TOPIC: {str(number): end(level, number) for number in PARTITIONS}}
 
 
-@pytest.mark.kafka
-def test_committed_readers_of_kafka_wait_at_an_open_transaction_and_go_on_behind_it(
-    spark: SparkSession, tmp_path: Path, topic: str
+def test_committed_readers_wait_at_an_open_transaction_and_go_on_behind_it(
+    spark: SparkSession, transactional: str, tmp_path: Path, topic: str
 ) -> None:
     client = Confluent()
-    with kafka_alone(tmp_path / "kafka") as bootstrap:
-        client.create_topic(bootstrap, topic, 1)
-        client.produce(bootstrap, topic, [Sent(b"plain 0", b"")])
-        gone = open_transaction(bootstrap, f"{topic}-a", topic, "gone 1", "gone 2")
-        gone.abort_transaction(WAIT_S)
-        late = open_transaction(bootstrap, f"{topic}-b", topic, "late 4", "late 5")
-        client.produce(bootstrap, topic, [Sent(b"plain 6", b"")])
-        committed = Reads(spark, bootstrap, topic, tmp_path)
+    client.create_topic(transactional, topic, 1)
+    client.produce(transactional, topic, [Sent(b"plain 0", b"")])
+    gone = open_transaction(transactional, f"{topic}-a", topic, "gone 1", "gone 2")
+    gone.abort_transaction(WAIT_S)
+    reads = Reads(spark, transactional, topic, tmp_path)
+    await_stable_end(transactional, topic, 4)
+    late = open_transaction(transactional, f"{topic}-b", topic, "late 4", "late 5")
+    client.produce(transactional, topic, [Sent(b"plain 6", b"")])
 
-        for kind in FORMATS:
-            assert values(committed.batch(kind, "read_uncommitted")) == EVERYTHING
-            assert values(committed.batch(kind, "read_committed")) == EVERYTHING[:1]
-            rows, ends = committed.stream(kind, "read_committed", most=2)
-            assert values(rows) == EVERYTHING[:1]
-            assert ends[-1] == {topic: {"0": 4}}
-        late.commit_transaction(WAIT_S)
-        eventually(
-            lambda: len(committed.batch("barnabas", "read_committed")) == 4, what="the marker"
-        )
-        for kind in FORMATS:
-            rows, ends = committed.stream(kind, "read_committed", most=2)
-            assert values(rows) == [EVERYTHING[0], *EVERYTHING[3:]]
-            assert ends[-1] == {topic: {"0": 8}}
+    for kind in FORMATS:
+        assert values(reads.batch(kind, "read_uncommitted")) == EVERYTHING
+        assert values(reads.batch(kind, "read_committed")) == EVERYTHING[:1]
+        rows, ends = reads.stream(kind, "read_committed", most=2)
+        assert values(rows) == EVERYTHING[:1]
+        assert ends[-1] == {topic: {"0": 4}}
+    late.commit_transaction(WAIT_S)
+    await_stable_end(transactional, topic, 8)
+    for kind in FORMATS:
+        rows, ends = reads.stream(kind, "read_committed", most=2)
+        assert values(rows) == [EVERYTHING[0], *EVERYTHING[3:]]
+        assert ends[-1] == {topic: {"0": 8}}
+
+
+def await_stable_end(bootstrap: str, topic: str, offset: int) -> None:
+    """A transaction is over for its client before its marker is in the log."""
+    client, wanted = client_for(bootstrap), {TopicPartition(topic, 0): LATEST}
+
+    def ends() -> list[int]:
+        return list(client.run(offsets_at(client.cluster, wanted, READ_COMMITTED)).values())
+
+    eventually(lambda: ends() == [offset], what=f"{topic} is stable up to {offset}")
 
 
 EVERYTHING = [b"plain 0", b"gone 1", b"gone 2", b"late 4", b"late 5", b"plain 6"]
