@@ -84,10 +84,14 @@ class CoordinatorTopics:
         return None if leader is None or endpoint is None else (leader, *endpoint)
 
     def may_lead(self, partition: int) -> bool:
-        """Whether nobody else is known to lead a partition that has a replica here."""
+        """Whether nobody else is known to lead a partition that has a replica here.
+
+        Of a partition below the count of the znode nothing may have been heard yet: the first
+        request of a new topic comes as soon as one other node knows its leader.
+        """
         found = self._cache.snapshot.partition(self._topic, partition)
         if found is None:
-            return not self._cache.is_whole
+            return True
         others = self._cache.snapshot.brokers.keys() - {self._node_id}
         return self._node_id in found.replicas and found.leader not in others
 

@@ -23,6 +23,7 @@ from .finders import FINDERS, LEASE_SECONDS
 SIMULATIONS: Final = (
     "controllers",
     "commits",
+    "transactions",
     "replication",
     "power-cut",
     "power-cut-of-all",

@@ -24,6 +24,7 @@ from tests.sim import (
     test_failing_disk,
     test_replicated_commits,
     test_replication,
+    test_transactions,
 )
 from tests.sim import test_duplicate_node_id as test_twin
 from tests.storage.compaction.test_compaction_model import CompactionMachine
@@ -106,6 +107,7 @@ FINDERS: Final[dict[str, Finder]] = {
     "power-cut-of-all": power_cut_of_all,
     "compacted-offsets": test_compaction.simulate,
     "commits": test_replicated_commits.simulate,
+    "transactions": test_transactions.simulate,
     "controllers": test_controllers.run,
     "twin": test_twin.simulate,
     "failing-disk": test_failing_disk.simulate,

@@ -7,6 +7,7 @@ Source: docs/spec/reliability.md §5 (the sabotage matrix).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any, Final
 
 from barnabas.client.zookeeper.interface import Create, Delete, Set
@@ -18,6 +19,11 @@ from tests.proof.planting import Change, PlantedBug
 
 ZEROS: Final = bytes(24)
 """Records of length 0 with checksum 0, as an empty block of a disk has them."""
+
+_STATUS: Final = 16
+"""Where the state is in a value of the transaction log of version 0."""
+_PREPARE_COMMIT: Final = 2
+_PREPARE_ABORT: Final = 3
 
 
 def _told_at_once(original: Any) -> Any:
@@ -183,6 +189,27 @@ def _errors_pass(original: Any) -> Any:
     return storage_failed
 
 
+def _one_marker_of_many(original: Any) -> Any:
+    def send(self: Any, write: Any) -> None:
+        first, *others = sorted(write.partitions)
+        original(self, replace(write, partitions=[first]))
+        for partition in others:
+            self._loop.call_soon(write.on_written, partition, ErrorCode.NONE)
+
+    return send
+
+
+def _taken_over_as_aborted(original: Any) -> Any:
+    def loaded(self: Any, term: Any, replay: Any) -> None:
+        for transactional_id, value in replay.values.items():
+            if value[_STATUS] == _PREPARE_COMMIT:
+                aborted = bytes([*value[:_STATUS], _PREPARE_ABORT, *value[_STATUS + 1 :]])
+                replay.values[transactional_id] = aborted
+        original(self, term, replay)
+
+    return loaded
+
+
 def _one(
     name: str, breaks: str, finder: str, place: str, broken: Callable[[Any], Any]
 ) -> PlantedBug:
@@ -308,6 +335,20 @@ PLANTED_BUGS: Final = (
         "failing-disk",
         "broker.storage.log_manager:LogManager.storage_failed",
         _errors_pass,
+    ),
+    _one(
+        "one-marker-of-many",
+        "A transaction is complete when the first of its partitions has the marker.",
+        "transactions",
+        "broker.markers.sender:MarkerSender.send",
+        _one_marker_of_many,
+    ),
+    _one(
+        "takeover-aborts",
+        "A coordinator that takes over aborts what its predecessor decided to commit.",
+        "transactions",
+        "coordinator.transactions.service:TransactionCoordinator._on_loaded",
+        _taken_over_as_aborted,
     ),
 )
 
