@@ -39,7 +39,6 @@ TRIED_BY_OTHER_TESTS = {
         "docs/containers.md",
         "CGO_ENABLED",
     ): "tests/containers: the machine of the plug-in was made so",
-    ("docs/client/transactions.md", ""): "tests/client/test_transactions_page.py",
     ("docs/pipeline.md", ""): "tests/pipeline/test_pipeline_page.py: a cluster of its own",
     ("docs/pipeline-jobs.md", ""): "tests/pipeline/jobs: half a minute of Spark each",
 }

@@ -27,7 +27,6 @@ from barnabas.client.background import BackgroundTasks
 from barnabas.client.cluster import Cluster, version_for
 from barnabas.client.errors import (
     AbortableTransactionError,
-    AuthenticationFailed,
     Disconnected,
     FatalTransactionError,
     KafkaError,
@@ -226,15 +225,16 @@ class TransactionManager:
 
     async def close(self, *, is_clean: bool) -> None:
         """End; ``is_clean`` waits for what is not decided, and aborts what is open."""
-        try:
-            if is_clean and self._pending is not None:
+        if is_clean and self._pending is not None:
+            try:
                 await self._outcome(self._pending)
-            if is_clean and self.state in ALLOWED[ApplicationCall.ABORT]:
+            except KafkaError as error:
+                log.warning("last call failed id=%s reason=%s", self.transactional_id, error)
+        if is_clean and self._pending is None and self.state in ALLOWED[ApplicationCall.ABORT]:
+            try:
                 await self.abort()
-        except KafkaError as error:
-            log.warning(
-                "left a transaction to its time-out id=%s reason=%s", self.transactional_id, error
-            )
+            except KafkaError as error:
+                log.warning("left open id=%s reason=%s", self.transactional_id, error)
         await self._tasks.close()
 
     # What the sender and the accumulator ask and tell.
@@ -453,7 +453,7 @@ class TransactionManager:
             answer = await connection.request(message, version, cluster.config.request_timeout_ms)
         except (Disconnected, RequestTimedOut) as error:
             return Treatment.FIND, error
-        except (UnsupportedVersion, AuthenticationFailed) as error:
+        except KafkaError as error:  # it refuses our name or our version: nothing to wait for
             return Treatment.FAIL, error
         self._may_be_open = was_open
         code = exchange.code(answer)

@@ -1,4 +1,7 @@
-"""docs/client/transactions.md: its examples run on Apache Kafka, its states are the table's."""
+"""docs/client/transactions.md: it is as true of Apache Kafka, and its states are the table's.
+
+On our own cluster its examples run with those of all pages (tests/test_pages.py).
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,22 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.producer.transaction_states import drawing
-from tests.harness.deployments import KafkaCluster
+from tests.harness.deployments import Deployment
 from tests.harness.page_examples import ROOT, Reader, examples
-from tests.harness.transactional_clusters import transactional_kafka
+from tests.harness.transactional_clusters import transactional
 
-__all__ = ["transactional_kafka"]
+__all__ = ["transactional"]
 
 PAGE = ROOT / "docs" / "client" / "transactions.md"
 
 
-@pytest.mark.kafka
+@pytest.mark.parametrize(
+    "transactional", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True
+)
 def test_every_example_runs_by_itself_and_in_any_order(
-    transactional_kafka: KafkaCluster, tmp_path: Path
+    transactional: Deployment, tmp_path: Path
 ) -> None:
-    known = {
-        "bootstrap": transactional_kafka.bootstrap,
-        "zookeeper": transactional_kafka.zookeeper,
-    }
+    known = {"bootstrap": transactional.bootstrap, "zookeeper": transactional.zookeeper}
     found = examples(PAGE)
     assert len(found) == 4
 

@@ -1,4 +1,4 @@
-"""Clusters that coordinate transactions, for tests of clients: Apache Kafka's."""
+"""Clusters that coordinate transactions, for tests of clients: ours and Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 
 import pytest
 
-from .deployments import KafkaCluster
+from .deployments import Deployment, KafkaCluster, OwnCluster
+from .steady_settings import STEADY
 
 TIMED_OUT_EVERY_MS: Final = 500
 SETTINGS: Final = {
@@ -19,9 +20,13 @@ SETTINGS: Final = {
 }
 
 
-@pytest.fixture(scope="module")
-def transactional_kafka() -> Iterator[KafkaCluster]:
-    """One node of Apache Kafka that aborts what takes too long within half a second."""
-    running = KafkaCluster(1, SETTINGS)
+@pytest.fixture(scope="module", params=["barnabas", pytest.param("kafka", marks=pytest.mark.kafka)])
+def transactional(request: pytest.FixtureRequest) -> Iterator[Deployment]:
+    """One node that aborts what takes too long within half a second."""
+    running: Deployment
+    if request.param == "kafka":
+        running = KafkaCluster(1, SETTINGS)
+    else:
+        running = OwnCluster(1, {**STEADY, **SETTINGS})
     yield running
     running.stop()

@@ -30,12 +30,11 @@ from barnabas.client import (
     ProducerFenced,
     TopicPartition,
 )
-from tests.harness.deployments import KafkaCluster
-from tests.harness.transactional_clusters import transactional_kafka
+from tests.harness.deployments import Deployment
+from tests.harness.transactional_clusters import transactional
 
-__all__ = ["transactional_kafka"]
+__all__ = ["transactional"]
 
-pytestmark = pytest.mark.kafka
 
 PARTITIONS: Final = 4
 RECORDS: Final = 4_000
@@ -250,8 +249,8 @@ class LibrdkafkaMember(threading.Thread):
 
 
 @pytest.fixture
-async def job(transactional_kafka: KafkaCluster) -> Copying:
-    job = Copying(transactional_kafka.bootstrap)
+async def job(transactional: Deployment) -> Copying:
+    job = Copying(transactional.bootstrap)
     await job.begin()
     return job
 

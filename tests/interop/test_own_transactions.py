@@ -31,13 +31,12 @@ from barnabas.client import (
 )
 from barnabas.client.consumer.list_offsets import LATEST, offsets_for
 from tests.harness.committed_readers import confluent
-from tests.harness.deployments import KafkaCluster
-from tests.harness.transactional_clusters import transactional_kafka
+from tests.harness.deployments import Deployment
+from tests.harness.transactional_clusters import transactional
 from tests.harness.waiting import eventually
 
-__all__ = ["transactional_kafka"]
+__all__ = ["transactional"]
 
-pytestmark = pytest.mark.kafka
 
 WAIT_S = 60.0
 COMMITTED = {
@@ -49,8 +48,8 @@ UNCOMMITTED = {"auto.offset.reset": "earliest", "enable.auto.commit": False}
 
 
 @pytest.fixture
-def bootstrap(transactional_kafka: KafkaCluster) -> str:
-    return transactional_kafka.bootstrap
+def bootstrap(transactional: Deployment) -> str:
+    return transactional.bootstrap
 
 
 @pytest.fixture
@@ -84,19 +83,19 @@ async def abort(producer: Producer, topic: str, *values: str) -> None:
     await producer.abort()
 
 
-async def end_of(bootstrap: str, topic: str, *, read_committed: bool) -> int:
+async def end_of(bootstrap: str, topic: str, partition: int = 0, *, read_committed: bool) -> int:
     """Where readers of this level find the end: the last stable offset, or the high watermark."""
-    place = TopicPartition(topic, 0)
+    place = TopicPartition(topic, partition)
     async with Admin.of(bootstrap) as admin:
         found = await offsets_for(admin.cluster, {place: LATEST}, read_committed=read_committed)
     return found[place]
 
 
-async def await_end(bootstrap: str, topic: str, end: int) -> None:
+async def await_end(bootstrap: str, topic: str, end: int, partition: int = 0) -> None:
     """A transaction is over for the client before its marker is in the log."""
     async with asyncio.timeout(WAIT_S):
         while True:
-            if await end_of(bootstrap, topic, read_committed=True) == end:
+            if await end_of(bootstrap, topic, partition, read_committed=True) == end:
                 return
             await asyncio.sleep(0.02)
 
@@ -126,7 +125,7 @@ async def read(
     return found
 
 
-def transactional(bootstrap: str, name: str) -> Any:
+def librdkafkas(bootstrap: str, name: str) -> Any:
     """librdkafka's producer of the same id; fences whoever has it."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0}
@@ -161,7 +160,7 @@ async def test_transactions_of_librdkafka_are_read_by_ours(
     bootstrap: str, topic: str, name: str
 ) -> None:
     def write() -> None:
-        theirs = transactional(bootstrap, name)
+        theirs = librdkafkas(bootstrap, name)
         for number in range(4):
             theirs.begin_transaction()
             theirs.produce(topic, f"{number}".encode())
@@ -248,7 +247,7 @@ async def test_a_second_producer_fences_the_first(
         second = Producer(bootstrap, transactional_id=name)
         await second.start()
     else:
-        await asyncio.to_thread(transactional, bootstrap, name)
+        await asyncio.to_thread(librdkafkas, bootstrap, name)
     with pytest.raises((AbortableTransactionError, FatalTransactionError)):
         await first.send(topic, "zombie")
     with pytest.raises((ProducerFenced, AbortableTransactionError)):
@@ -270,7 +269,7 @@ async def test_a_second_producer_fences_the_first(
 async def test_librdkafkas_producer_is_fenced_by_ours(
     bootstrap: str, topic: str, name: str
 ) -> None:
-    theirs = await asyncio.to_thread(transactional, bootstrap, name)
+    theirs = await asyncio.to_thread(librdkafkas, bootstrap, name)
     theirs.begin_transaction()
     theirs.produce(topic, b"theirs")
     assert await asyncio.to_thread(theirs.flush, WAIT_S) == 0
@@ -400,6 +399,46 @@ async def test_the_position_and_what_is_committed_are_behind_the_marker(
             await consumer.commit()
             stored = (await consumer.committed())[place]
             assert (stored.offset, stored.leader_epoch) == (end + 2, 0)
+
+
+async def test_a_gap_in_the_sequences_is_mended_by_another_epoch(
+    bootstrap: str, topic: str, producer: Producer
+) -> None:
+    """45, abort, next works: InitProducerId with the own id and epoch (KIP-360)."""
+    await commit(producer, topic, "before")
+    manager, accumulator = producer._manager, producer._accumulator
+    assert manager is not None
+    assert accumulator is not None
+    producer_id, epoch = manager.producer_id
+    accumulator.queues[topic, 0].next_sequence += 7
+    producer.begin()
+    with pytest.raises(AbortableTransactionError) as failure:
+        await producer.send(topic, "behind a gap")
+    assert failure.value.name == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    await producer.abort()
+    assert manager.producer_id == (producer_id, epoch + 1)
+    await commit(producer, topic, "after")
+    end = await settled_end(bootstrap, topic)
+    assert await read(bootstrap, topic, end, COMMITTED) == ["before", "after"]
+
+
+async def test_partitions_are_added_one_after_the_other(
+    bootstrap: str, topic: str, producer: Producer
+) -> None:
+    """Three AddPartitionsToTxn in a row; then a topic that metadata no longer has."""
+    wide = f"{topic}-wide"
+    async with Admin.of(bootstrap) as admin:
+        await admin.create_topics([NewTopic(name=wide, partitions=3)])
+    for number in range(2):
+        async with producer.transaction() as transaction:
+            for partition in range(3):
+                sent = await transaction.send(wide, f"{number}", partition=partition)
+                assert sent.offset == 2 * number
+        await asyncio.gather(
+            *(await_end(bootstrap, wide, 2 * number + 2, partition) for partition in range(3))
+        )
+        producer.cluster.topology.counts.pop(wide)
+        producer.cluster.forget_leaders(TopicPartition(wide, index) for index in range(3))
 
 
 async def test_a_topic_deleted_and_made_again_between_two_transactions(

@@ -285,6 +285,21 @@ async def test_closing_aborts_what_is_open(cluster: ScriptedTransactions) -> Non
     assert not cluster.is_ongoing
 
 
+async def test_closing_aborts_what_could_not_be_committed(cluster: ScriptedTransactions) -> None:
+    """Also when nobody has heard yet that it could not."""
+    client = replace(CLIENT, api_timeout_ms=100)
+    producer = Producer(cluster.bootstrap, CONFIG, client=client)
+    await producer.start()
+    producer.begin()
+    await producer.send("t", b"gone")
+    cluster.codes[ApiKey.END_TXN] = [ErrorCode.CONCURRENT_TRANSACTIONS] * 10_000
+    with pytest.raises(RequestTimedOut):
+        await producer.commit()
+    cluster.codes[ApiKey.END_TXN] = [ErrorCode.TRANSACTION_ABORTABLE]
+    await producer.close()
+    assert cluster.aborted_values == [b"gone"]
+
+
 async def test_calls_out_of_turn_are_refused_and_change_nothing(
     cluster: ScriptedTransactions, producer: Producer
 ) -> None:
