@@ -5,6 +5,7 @@ Source: docs/spec/transactions.md §5.2 (aborted lists: in the order of markers,
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from tests.transactions.history import FinalLog, Partition, Reading, Row
 from .copy_journal import row_of
 
 BYTES: Final = 64 * 1024
+PATIENCE_S: Final = 120.0
+PAUSE_S: Final = 0.05
 _COMMITTED: Final = 1
 
 
@@ -63,21 +66,30 @@ class CommittedReader:
             last_stable=found.last_stable_offset if self._isolation else None,
             high_watermark=found.high_watermark,
         )
-        if end > start or reading.last_stable is not None:
-            self.readings.append(reading)
+        self.readings.append(reading)
         self._positions[partition] = end
         return end > start
 
     async def everything(self, partition: Partition) -> list[Row]:
-        """All rows up to where reading ends now."""
-        while await self.read(partition):
-            pass
+        """All rows of a partition into which nobody writes, however often its leader moves."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not self._is_at_end(partition):
+                if not await self.read(partition):
+                    await asyncio.sleep(PAUSE_S)
         return [
             row
             for reading in self.readings
             if reading.partition == partition
             for row in reading.rows
         ]
+
+    def _is_at_end(self, partition: Partition) -> bool:
+        """As the last answer had it; a fetch that failed says nothing."""
+        found = [reading for reading in self.readings[-1:] if reading.partition == partition]
+        return any(one.end == self._end_in(one) for one in found)
+
+    def _end_in(self, reading: Reading) -> int:
+        return reading.high_watermark if reading.last_stable is None else reading.last_stable
 
 
 def shown(found: Any, start: int) -> tuple[list[Row], int]:

@@ -9,7 +9,18 @@ import asyncio
 
 import pytest
 
-from tests.chaos.transaction_campaign import JOB_FAULTS, SETTINGS, Fault, Report, run, schedule
+from barnabas.console.development.cluster import Cluster
+from tests.chaos.transaction_campaign import (
+    ALL_FAULTS,
+    JOB_FAULTS,
+    OWN_SETTINGS,
+    SETTINGS,
+    Fault,
+    NodeFaults,
+    Report,
+    run,
+    schedule,
+)
 from tests.harness.deployments import KafkaCluster
 
 SEED = 1
@@ -42,3 +53,22 @@ def test_jobs_that_are_killed_and_frozen_copy_everything_once_on_apache_kafka() 
         is_clean(asyncio.run(run(kafka, nothing, rounds, seed=SEED, records=2_000, tell=tell)))
     finally:
         kafka.stop()
+
+
+def test_jobs_and_nodes_that_are_hurt_copy_everything_once() -> None:
+    with Cluster(3, settings=OWN_SETTINGS) as cluster:
+        rounds = [Fault.JOB_KILL, Fault.NODE_KILL]
+        hurt = NodeFaults(cluster, SEED)
+        is_clean(asyncio.run(run(cluster, hurt, rounds, seed=SEED, records=2_000, tell=tell)))
+
+
+@pytest.mark.nightly
+def test_a_million_records_are_copied_once_in_a_hundred_rounds() -> None:
+    with Cluster(3, settings=OWN_SETTINGS) as cluster:
+        rounds = schedule(100, SEED, ALL_FAULTS)
+        hurt = NodeFaults(cluster, SEED)
+        report = asyncio.run(
+            run(cluster, hurt, rounds, seed=SEED, records=1_000_000, tell=tell, patience_s=3_600)
+        )
+        is_clean(report)
+        assert set(report.faults) == {fault.value for fault in ALL_FAULTS}

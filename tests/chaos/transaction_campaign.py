@@ -51,13 +51,22 @@ SETTINGS: Final = {
     "transaction.state.log.num.partitions": "6",
     "offsets.topic.num.partitions": "6",
 }
+OWN_SETTINGS: Final = {**SETTINGS, "min.insync.replicas": "2"}
+"""For three nodes of ours, one of which may be dead."""
 BACKLOG: Final = 3_000
 """So many records at most wait to be copied."""
 CHUNK: Final = 500
 PATIENCE_S: Final = 240.0
+REST_S: Final = 60.0
+"""By then every time-out of a transaction is over."""
+STOP_S: Final = 90.0
+"""A job ends within so long: three calls of its client may have to time out before."""
 PAUSE_S: Final = 8.0
 """Longer than a job's session: others take its partitions."""
 POLL_S: Final = 0.05
+MOST_SHOWN: Final = 4
+"""Findings of one kind."""
+TEXT_MAX: Final = 300
 
 Tell = Callable[[str], None]
 
@@ -147,8 +156,14 @@ class Jobs:
         for job in self._running.values():
             job.resume()
             job.ask_to_stop()
+        deadline = time.monotonic() + STOP_S
+        while time.monotonic() < deadline and any(one.is_running for one in self._running.values()):
+            time.sleep(POLL_S)
         for number, job in self._running.items():
-            job.wait_or_kill(30.0)
+            if job.is_running:
+                os.kill(job.pid, signal.SIGUSR1)
+                time.sleep(1.0)
+                job.kill()
             self._judge(number, job)
         self._running.clear()
 
@@ -216,6 +231,15 @@ class Report:
             f"faults {dict(self.faults)}, {len(self.anomalies) + len(self.findings)} findings"
         )
 
+    def told(self) -> list[str]:
+        """How many findings of each kind there are, and the first of each."""
+        counts = Counter(one.kind for one in self.anomalies)
+        texts = [f"{count} times {kind.value}" for kind, count in counts.items()]
+        for kind in counts:
+            many = [str(one)[:TEXT_MAX] for one in self.anomalies if one.kind is kind]
+            texts += many[:MOST_SHOWN]
+        return texts + self.findings
+
 
 class Campaign:
     """One run on one cluster."""
@@ -224,6 +248,7 @@ class Campaign:
         self, admin: Admin, bootstrap: str, jobs: Jobs, faults: Callable[[Fault], Any], seed: int
     ) -> None:
         self.report = Report()
+        self.patience_s = PATIENCE_S
         self._admin = admin
         self._bootstrap = bootstrap
         self._jobs = jobs
@@ -270,7 +295,7 @@ class Campaign:
 
     async def _await_copies(self, count: int | None) -> None:
         """Until so many have arrived, or all that were fed."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(self.patience_s):
             while True:
                 if self.report.copied >= (self._fed if count is None else count):
                     return
@@ -353,7 +378,7 @@ class Campaign:
         """No transaction is open any more, or never will be: the checker says which."""
         places = [TopicPartition(topic, number) for topic in TOPICS for number in range(PARTITIONS)]
         try:
-            async with asyncio.timeout(PATIENCE_S / 4):
+            async with asyncio.timeout(REST_S):
                 while True:
                     if not open_in(await self._admin.describe_producers(places)):
                         return
@@ -409,8 +434,9 @@ async def run(
     records: int,
     tell: Tell,
     slots: Sequence[Slot] = SLOTS,
+    patience_s: float = PATIENCE_S,
 ) -> Report:
-    """A whole run on a cluster that is up."""
+    """A whole run on a cluster that is up; whoever waits does so for ``patience_s`` at most."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="copies-")))
         jobs = Jobs(server.bootstrap, folder, slots)
@@ -418,6 +444,7 @@ async def run(
         config = ClientConfig(api_timeout_ms=120_000, request_timeout_ms=5_000)
         admin = await stack.enter_async_context(Admin.of(server.bootstrap, config))
         campaign = Campaign(admin, server.bootstrap, jobs, faults, seed)
+        campaign.patience_s = patience_s
         try:
             return await campaign.run(rounds, records, tell)
         except BaseException:
@@ -460,14 +487,14 @@ def main() -> int:
         finally:
             kafka.stop()
     else:
-        with Cluster(3, settings=SETTINGS) as cluster:
+        with Cluster(3, settings=OWN_SETTINGS) as cluster:
             rounds = schedule(given.rounds, given.seed, ALL_FAULTS)
             hurt = NodeFaults(cluster, given.seed)
             work = run(cluster, hurt, rounds, seed=given.seed, records=given.records, tell=tell)
             report = asyncio.run(work)
     tell(str(report))
-    for one in [*report.anomalies, *report.findings][:20]:
-        tell(str(one))
+    for text in report.told():
+        tell(text)
     return 1 if report.anomalies or report.findings else 0
 
 

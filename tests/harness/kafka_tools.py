@@ -22,6 +22,7 @@ CONFIGS: Final = "kafka.admin.ConfigCommand"
 ELECTIONS: Final = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGNMENTS: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LOG_DIRS: Final = "org.apache.kafka.tools.LogDirsCommand"
+DUMP: Final = "kafka.tools.DumpLogSegments"
 FLAGS: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 Tool = Callable[..., str]

@@ -6,15 +6,23 @@ Source: Kafka 3.9's schemas of the versions named; docs/spec/transactions.md §2
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from .raw_batches import TIMESTAMP_MS, sequenced_batch
-from .raw_calls import FIND_COORDINATOR, INIT_PRODUCER_ID, Produced, leaders, produce
+from .raw_batches import sequenced_batch
+from .raw_calls import (
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    Produced,
+    find_coordinator,
+    leaders,
+    produce,
+)
 from .raw_connection import Address, RawConnection, Reader, addresses_of, array, text
 from .waiting import eventually
 
-ADD_PARTITIONS_TO_TXN, END_TXN = 24, 26
+ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
 TIMEOUT_MS: Final = 600_000
 _RETRIABLE: Final = (14, 15, 16, 51)
 _TRANSACTION: Final = 1
@@ -65,14 +73,50 @@ class RawTransactionalProducer:
         eventually(added, what=f"{topic} in the transaction of {self.transactional_id}")
 
     def send(
-        self, topic: str, partition: int, *values: bytes, timestamp_ms: int = TIMESTAMP_MS
+        self, topic: str, partition: int, *values: bytes, timestamp_ms: int | None = None
     ) -> Produced:
         """Produce v3: one transactional batch, whether the partition was added or not."""
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
         sequence = self._sequences.get((topic, partition), 0)
         data = transactional_batch(values, self.producer_id, sequence, self.epoch, timestamp_ms)
         self._sequences[topic, partition] = sequence + len(values)
         with RawConnection(leader_of(self._bootstrap, topic, partition)) as link:
             return produce(link, topic, partition, data, transactional_id=self.transactional_id)
+
+    def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """AddOffsetsToTxn v0 and TxnOffsetCommit v0, of no member of the group."""
+
+        def added() -> bool:
+            answer = self._ask(ADD_OFFSETS_TO_TXN, self._who() + text(group))
+            return answer is not None and _is_done(answer.take("ih")[1])
+
+        eventually(added, what=f"{group} in the transaction of {self.transactional_id}")
+        rows = [struct.pack(">iq", index, at) + text("") for index, at in offsets.items()]
+        who = struct.pack(">qh", self.producer_id, self.epoch)
+        body = text(self.transactional_id) + text(group) + who + array(text(topic) + array(*rows))
+
+        def staged() -> bool:
+            with RawConnection(addresses_of(self._bootstrap)[0]) as link:
+                at = find_coordinator(link, group)
+            if not _is_done(at.error):
+                return False
+            with RawConnection((at.host, at.port)) as link:
+                answer = link.call(TXN_OFFSET_COMMIT, 0, body)
+            answer.number("i")
+
+            def codes() -> list[tuple[int, ...]]:
+                answer.text()
+                return answer.array(lambda: answer.take("ih"))
+
+            (results,) = answer.array(codes)
+            return all(_is_done(error) for _, error in results)
+
+        eventually(staged, what=f"offsets of {group} in {self.transactional_id}")
+
+    def move(self, bootstrap: str) -> None:
+        """The same producer at the same cluster, which somebody else serves now."""
+        self._bootstrap = bootstrap
 
     def end(self, *, is_commit: bool) -> None:
         """EndTxn v0: decided when this returns; the markers follow."""

@@ -18,7 +18,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import NewTopic
 from barnabas.console.__main__ import main
 from tests.harness.committed_readers import confluent
-from tests.harness.deployments import Deployment, KafkaCluster
+from tests.harness.deployments import Deployment, KafkaCluster, OwnCluster
 from tests.harness.kafka_tools import TRANSACTIONS, Tool
 from tests.harness.raw_calls import produce
 from tests.harness.raw_connection import RawConnection
@@ -119,9 +119,9 @@ class Stage:
         eventually(lambda: asyncio.run(state()).startswith("Complete"), what="all its markers")
 
 
-@pytest.fixture(scope="module", params=["kafka"])
+@pytest.fixture(scope="module", params=["kafka", "ours"])
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    server = KafkaCluster(1, SERVER)
+    server: Deployment = (KafkaCluster if request.param == "kafka" else OwnCluster)(1, SERVER)
     try:
         yield Stage(server)
     finally:
