@@ -28,6 +28,8 @@ def barnabas_node(
         "zookeeper.connect": zookeeper,
         "log.dirs": str(directory / "data"),
         "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
         **(settings or {}),
     }
