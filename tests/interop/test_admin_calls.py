@@ -15,6 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
+from barnabas.client.admin.admin import Admin
 from tests.harness.admin_calls import called, methods, outcomes
 from tests.harness.aiokafka_calls import aiokafka_calls
 from tests.harness.confluent_calls import confluent_calls
@@ -24,7 +25,10 @@ from tests.harness.deployments import Deployment, create_topic, is_apache_kafka
 from tests.harness.go_clients import FRANZ, SARAMA
 from tests.harness.kafka_python_calls import kafka_python_calls
 from tests.harness.node_logs import quiet
+from tests.harness.raw_calls import find_transaction_coordinator
+from tests.harness.raw_connection import RawConnection
 from tests.harness.records import Sent
+from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(is_apache_kafka(), reason="the refusals are ours")
 
@@ -43,11 +47,8 @@ OF_KAFKA_PYTHON: Refusals = {
     "describe_topic_partitions": OLD_FOR_KAFKA_PYTHON,  # of Kafka 3.9 with ZooKeeper too
     "list_config_resources": OLD_FOR_KAFKA_PYTHON,  # of Kafka 3.9 too
     "alter_replica_log_dirs": OLD_FOR_KAFKA_PYTHON,
+    "describe_transactions": "TransactionalIdNotFoundError",  # there is none of that name
     "remove_group_members": "UnknownMemberIdError",
-    "list_transactions": OLD_FOR_KAFKA_PYTHON,
-    "find_hanging_transactions": OLD_FOR_KAFKA_PYTHON,
-    "describe_transactions": "TransactionalIdAuthorizationFailedError",
-    "abort_transaction": OLD_FOR_KAFKA_PYTHON,
     "create_acls": "SecurityDisabledError",
     "describe_acls": "SecurityDisabledError",
     "delete_acls": "SecurityDisabledError",
@@ -73,9 +74,6 @@ OF_FRANZ: Refusals = {
     "AlterClientQuotas": OLD_FOR_FRANZ,
     "CreateDelegationToken": OLD_FOR_FRANZ,
     "DescribeDelegationTokens": OLD_FOR_FRANZ,
-    "DescribeTransactions": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-    "ListTransactions": OLD_FOR_FRANZ,
-    "FindTxnCoordinators": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     "UpdateFeatures": "no features specified",  # which kadm says by itself
 }
 DISABLED_FOR_SARAMA = "Security features are disabled"
@@ -104,6 +102,22 @@ def filled(cluster: Deployment, topic: str, group: str) -> str:
     return topic
 
 
+@pytest.fixture
+def transaction_log(cluster: Deployment) -> None:
+    """The log of transactions, loaded: who asks first has it made, and is told 15 or 14."""
+
+    def is_led() -> bool:
+        with RawConnection(cluster.addresses[0]) as link:
+            return find_transaction_coordinator(link, "nobody").error == 0
+
+    async def await_loaded() -> None:
+        async with Admin.of(cluster.bootstrap) as admin:
+            await admin.list_transactions()
+
+    eventually(is_led, what="a leader of the transaction log")
+    asyncio.run(await_loaded())
+
+
 def check(found: Mapping[str, str], refusals: Refusals) -> None:
     wrong = {
         call: error
@@ -129,6 +143,7 @@ def test_confluent_kafka(cluster: Deployment, filled: str, group: str) -> None:
     assert methods(AdminClient, "set_sasl_credentials") == called(calls)
 
 
+@pytest.mark.usefixtures("transaction_log")
 def test_kafka_python(cluster: Deployment, filled: str, group: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     try:
@@ -155,6 +170,7 @@ def test_aiokafka(cluster: Deployment, filled: str, group: str) -> None:
     assert methods(AIOKafkaAdminClient, "start", "close") == called(calls)
 
 
+@pytest.mark.usefixtures("transaction_log")
 def test_franz_go(cluster: Deployment, filled: str, group: str) -> None:
     check(FRANZ.calls(cluster.bootstrap, filled, group), OF_FRANZ)
 
