@@ -24,12 +24,10 @@ from barnabas.client import (
 )
 from barnabas.client.cluster import GROUP, TRANSACTION
 from barnabas.console.development.cluster import Cluster
-from tests.harness.steady_settings import STEADY
 
 NODES: Final = 3
 WAIT_S: Final = 90.0
 SETTINGS: Final = {
-    **STEADY,
     "group.initial.rebalance.delay.ms": "0",
     "transaction.state.log.min.isr": "2",
 }
@@ -109,7 +107,14 @@ class Work:
 
 
 @pytest.mark.parametrize("end", ["commit", pytest.param("abort", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("role", ["coordinator", "group coordinator", "leader"])
+@pytest.mark.parametrize(
+    "role",
+    [
+        "coordinator",
+        pytest.param("group coordinator", marks=pytest.mark.nightly),
+        pytest.param("leader", marks=pytest.mark.nightly),
+    ],
+)
 async def test_a_node_that_is_killed_changes_no_transaction(
     nodes: Cluster, role: str, end: str
 ) -> None:
