@@ -98,7 +98,7 @@ def test_a_fence_leads_to_an_abort_only() -> None:
     assert transaction.state is TransactionState.PREPARE_ABORT
 
 
-@pytest.mark.parametrize("state", PENDING_ONLY)
+@pytest.mark.parametrize("state", sorted(PENDING_ONLY, key=str))
 def test_what_is_pending_only_never_is_the_state_of_an_id(state: TransactionState) -> None:
     with pytest.raises(AssertionError):
         in_state(state)
