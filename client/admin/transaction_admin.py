@@ -38,6 +38,7 @@ from .transaction_descriptions import (
 T = TypeVar("T")
 
 NO_DURATION: Final = -1
+TRANSACTION_TOPIC: Final = "__transaction_state"
 _AT_ONCE: Final = 500
 """So many partitions go into one DescribeProducers: each may answer with thousands of producers."""
 _DURATION_SINCE: Final = 1
@@ -146,9 +147,14 @@ class TransactionAdmin(LogOffsets):
     async def holders_of(
         self, transactions: Sequence[OpenTransaction]
     ) -> dict[OpenTransaction, TransactionDescription]:
-        """Who is going to end each of these; one that is left out hangs."""
+        """Who is going to end each of these; one that is left out hangs.
+
+        Raises COORDINATOR_NOT_AVAILABLE while a partition of the transaction log has no leader:
+        whoever has a transaction could not be asked, and it would be taken for one that hangs.
+        """
         if not transactions:
             return {}
+        await self._require_coordinators()
         ids = await self.list_transactions(
             producer_ids=sorted({one.producer.producer_id for one in transactions})
         )
@@ -165,6 +171,14 @@ class TransactionAdmin(LogOffsets):
         }
         keys = {one: (one.producer.producer_id, one.partition) for one in transactions}
         return {one: by_part[key] for one, key in keys.items() if key in by_part}
+
+    async def _require_coordinators(self) -> None:
+        answer = await self.cluster.metadata([TRANSACTION_TOPIC])
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                if partition.leader_id < 0:
+                    where = f"{TRANSACTION_TOPIC}-{partition.partition_index} has no leader"
+                    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, where)
 
     async def open_transaction(
         self, partition: TopicPartition, start_offset: int

@@ -40,6 +40,8 @@ class ScriptedTransactions:
         self.brokers = dict(enumerate(brokers, start=1))
         self.partitions = 1
         self.leader = self.coordinator = 1
+        self.log_leader = 1
+        """Of the one partition of the transaction log; -1 for none."""
         self.list_codes: dict[int, list[ErrorCode]] = {1: [], 2: []}
         self.codes: list[ErrorCode] = []
         """Of DescribeTransactions, in turn; then success."""
@@ -106,12 +108,7 @@ class ScriptedTransactions:
                 for number, broker in self.brokers.items()
             ],
             controller_id=1,
-            topics=[
-                metadata.TopicResult(name="t", partitions=parts)
-                if topic.name == "t"
-                else metadata.TopicResult(name=topic.name, error_code=3)
-                for topic in request.topics or ()
-            ],
+            topics=[_topic(topic.name, parts, self.log_leader) for topic in request.topics or ()],
         )
 
     def find(self, request: Any, version: int) -> find_coordinator.FindCoordinatorResponse:
@@ -191,6 +188,17 @@ class ScriptedTransactions:
         return write_txn_markers.WriteTxnMarkersResponse(
             markers=[write_txn_markers.MarkerResult(producer_id=marker.producer_id, topics=[topic])]
         )
+
+
+def _topic(name: str, parts: list[metadata.Partition], log_leader: int) -> metadata.TopicResult:
+    if name == "__transaction_state":
+        log = metadata.Partition(
+            partition_index=0, leader_id=log_leader, replica_nodes=[1], isr_nodes=[1]
+        )
+        return metadata.TopicResult(name=name, partitions=[log])
+    if name == "t":
+        return metadata.TopicResult(name=name, partitions=parts)
+    return metadata.TopicResult(name=name, error_code=3)
 
 
 def _of(answer: Callable[[int, Any], Any], number: int) -> Answer:
@@ -340,6 +348,16 @@ async def test_an_open_transaction_does_not_hang_before_its_time(
     nodes.open(7, 11, age_ms=15 * MINUTE)
     assert await hanging(admin) == []
     assert not nodes.seen(1, ApiKey.LIST_TRANSACTIONS)
+
+
+async def test_nothing_is_said_to_hang_while_a_coordinator_cannot_be_asked(
+    nodes: ScriptedTransactions, admin: Admin
+) -> None:
+    nodes.open(7, 11, age_ms=16 * MINUTE)
+    nodes.log_leader = -1
+    with pytest.raises(KafkaError) as failure:
+        await hanging(admin)
+    assert failure.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_an_id_that_has_another_producer_id_by_now_holds_nothing(
