@@ -193,13 +193,27 @@ class MarkerSender:
             self._forget(write)
 
     def metadata_changed(self) -> None:
-        """Leaders may have moved: look at once at those that wait for that."""
+        """Leaders may have moved: look at once at those that wait for that.
+
+        A node that leads nothing of what it was sent is given up. It may hang, and until the
+        request timed out readers would wait whose partition has another leader by now.
+        """
         waiting = [marker for marker in self._delayed if not marker.is_alarmed]
         for marker in waiting:
             self._undelay(marker)
             self._route(marker)
+        for node, queue in list(self._queues.items()):
+            for marker in [one for one in queue if not self._leads(node, one)]:
+                del queue[marker]
+                self._route(marker)
+        for node, markers in self._under_way.items():
+            if not any(self._leads(node, one) for one in markers if not one.is_over):
+                self._rounds.give_up(node)
 
     # Where to
+
+    def _leads(self, node: int, marker: _Marker) -> bool:
+        return self._metadata.snapshot.leader(*marker.partition) == node
 
     def _route(self, marker: _Marker) -> None:
         found = self._metadata.snapshot.partition(*marker.partition)

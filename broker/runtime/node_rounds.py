@@ -58,6 +58,16 @@ class NodeRounds:
         if self._tasks is not None:
             self._start(self._tasks, node)
 
+    def give_up(self, node: int) -> None:
+        """End the connection to a node: a round under way fails, as if the node had closed it.
+
+        For a node that hangs. Its kernel keeps the connection open, and an answer that nobody needs
+        any more would be waited for until the request times out.
+        """
+        known = self._links.get(node)
+        if known is not None and self._tasks is not None:
+            self._tasks.create_task(known[1].close(), name=f"giving up node {node}")
+
     async def run(self) -> None:
         """Serve until cancelled."""
         try:

@@ -118,15 +118,18 @@ class TransactionVerifier:
         """
         moved: list[Question] = []
         for node, queue in self._waiting.items():
-            gone = [one for one in queue if self._coordinator_of(one.transactional_id) != node]
-            for question in gone:
-                queue.remove(question)
-            moved += gone
+            left: deque[Question] = deque()
+            for one in queue:
+                is_there = self._coordinator_of(one.transactional_id) == node
+                (left if is_there else moved).append(one)
+            self._waiting[node] = left
         for node, asked in self._asked.items():
             gone = [one for key, one in asked.items() if self._coordinator_of(key) != node]
             for question in gone:
                 del asked[question.transactional_id]
             moved += gone
+            if not asked:
+                self._rounds.give_up(node)
         self._answer_each(moved, ErrorCode.NOT_COORDINATOR)
 
     # Rounds with another node

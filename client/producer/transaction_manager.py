@@ -65,6 +65,12 @@ _FIRST_PARTITION_BACKOFF_S: Final = 0.02
 The markers of the transaction before are then on their way, which takes milliseconds: a producer
 that ends many small transactions would wait ``retry.backoff.ms`` for each (KAFKA-5477).
 """
+_STEADY_FINDS: Final = 20
+"""So often a coordinator is looked for before the waits in between begin to double.
+
+Another node takes over within about a second: waits that double from the first on would make two
+seconds of that, and three on a busy machine.
+"""
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 _OPENING: Final = frozenset({Request.ADD_PARTITIONS, Request.ADD_OFFSETS})
 """Requests that open a transaction at the coordinator, unless they are refused."""
@@ -424,7 +430,7 @@ class TransactionManager:
             elif treatment is not Treatment.RETRY:
                 raise self._given_up(treatment, error)
             log.debug("will ask again request=%s reason=%s", request.value, error)
-            await asyncio.sleep(self._pause_s(request, error, failures))
+            await asyncio.sleep(self._pause_s(request, treatment, error, failures))
             failures += 1
         return False
 
@@ -462,8 +468,12 @@ class TransactionManager:
         failure = KafkaError(code, f"{exchange.request.value} of {key}")
         return treatment_of(exchange.request, failure), failure
 
-    def _pause_s(self, request: Request, error: KafkaError, failures: int) -> float:
+    def _pause_s(
+        self, request: Request, treatment: Treatment, error: KafkaError, failures: int
+    ) -> float:
         is_first = request is Request.ADD_PARTITIONS and not self._added
+        if treatment is Treatment.FIND:
+            failures = max(failures - _STEADY_FINDS, 0)
         pause_s = backoff(self._cluster.config, self._cluster.random, failures)
         if is_first and error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
             return min(pause_s, _FIRST_PARTITION_BACKOFF_S)

@@ -143,6 +143,12 @@ class InitProducerIdHandler:
             request.producer_id, request.producer_epoch
         ):
             asked.refuse(ErrorCode.PRODUCER_FENCED)
+        elif transaction.state is TransactionState.ONGOING and not transaction.may_be_of(
+            request.producer_id, request.producer_epoch
+        ):
+            # Kafka aborts the open transaction first, and then fences this one all the same: a
+            # producer that was replaced could end its successor's transactions.
+            asked.refuse(ErrorCode.PRODUCER_FENCED)
         elif transaction.state is TransactionState.ONGOING:
             # 51 also when the abort is committed: its markers are to be written first.
             self._end.decide(

@@ -220,6 +220,13 @@ class Transaction:
             or known.producer_epoch == NO_EPOCH
         )
 
+    def may_be_of(self, producer_id: int, epoch: int) -> bool:
+        """Whether the open transaction is of the producer that says so, or it says nothing."""
+        known = self.metadata
+        return producer_id == NO_PRODUCER_ID or (
+            (producer_id, epoch) == (known.producer_id, known.producer_epoch)
+        )
+
     def needs_producer_id(self, expected_epoch: int) -> bool:
         """Whether the next identity has a producer id of its own, the epochs being exhausted."""
         current = self.metadata.producer_epoch

@@ -306,6 +306,48 @@ def test_a_lost_connection_is_closed_before_its_markers_go_again() -> None:
     in_simulated_time(script)()
 
 
+def test_a_leader_that_hangs_holds_up_no_marker_once_another_one_leads() -> None:
+    """Neither what is under way to it nor what waits behind that; its kernel acknowledges all."""
+
+    async def script() -> None:
+        sending = Sending()
+        frozen, heir = sending.nodes[2], sending.nodes[3]
+        sending.lead(("t", 0, 2), ("t", 1, 2))
+        async with running(sending.sender.run):
+            first = sending.send(("t", 0))
+            await frozen.asked()
+            second = sending.send(("t", 1), producer=8)
+            sending.lead(("t", 0, 3), ("t", 1, 3))
+            [waiting] = (await heir.asked()).markers
+            assert waiting.producer_id == 8
+            heir.answer(answer((8, "t", 1, 0)))
+            [again] = (await heir.asked(2)).markers
+            assert again.producer_id == 7
+            assert (frozen.dialled, frozen.closed, len(frozen.requests)) == (1, 1, 1)
+            heir.answer(answer((7, "t", 0, 0)), 2)
+            await turns()
+            assert (first.codes, second.codes) == ({("t", 0): 0}, {("t", 1): 0})
+
+    in_simulated_time(script)()
+
+
+async def test_a_node_that_still_leads_some_of_what_it_was_sent_is_waited_for(
+    sending: Sending,
+) -> None:
+    sending.lead(("t", 0, 2), ("t", 1, 2))
+    async with running(sending.sender.run):
+        written = sending.send(("t", 0), ("t", 1))
+        await sending.nodes[2].asked()
+        sending.lead(("t", 0, 2), ("t", 1, 3))
+        await turns()
+        assert sending.nodes[2].closed == 0
+        sending.nodes[2].answer(answer((7, "t", 0, 0), (7, "t", 1, 6)))
+        await sending.nodes[3].asked()
+        sending.nodes[3].answer(answer((7, "t", 1, 0)))
+        await turns()
+        assert written.codes == {("t", 0): 0, ("t", 1): 0}
+
+
 def test_what_an_answer_leaves_out_is_sent_again() -> None:
     async def script() -> None:
         sending = Sending()

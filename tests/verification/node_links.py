@@ -38,8 +38,12 @@ class FakeLink:
             self.open.remove(answer)
 
     async def close(self) -> None:
-        self.is_closed = True
-        self.node.closed += 1
+        if not self.is_closed:
+            self.is_closed = True
+            self.node.closed += 1
+        for answer in self.open:
+            if not answer.done():
+                answer.set_exception(Disconnected("it was closed"))
 
 
 class FakeNode:

@@ -182,6 +182,25 @@ async def test_who_waits_for_a_node_that_hangs_is_told_when_another_leads(asking
         assert (under_way, other) == ([moved], [{("t", 0): 0}])
 
 
+async def test_a_node_that_hangs_and_coordinates_nothing_any_more_is_given_up(
+    asking: Asking,
+) -> None:
+    """Else nobody could ask it, when it is back, before the request that it lost timed out."""
+    node = asking.nodes[THERE]
+    async with running(asking.verifier.run):
+        asking.ask()
+        await node.asked()
+        asking.coordinators["mine"] = 3
+        asking.verifier.metadata_changed()
+        await turns(5)
+        asking.coordinators["mine"] = THERE
+        again = asking.ask()
+        await node.asked(2)
+        node.answer(answer({("mine", "t", 0): 0}), 2)
+        await turns()
+        assert (again, node.closed, node.dialled) == ([{("t", 0): 0}], 1, 2)
+
+
 @pytest.mark.parametrize(("code", "told"), [(31, 48), (-1, -1), (999, -1)])
 async def test_a_code_for_the_whole_request_is_told_to_all(
     asking: Asking, code: int, told: int

@@ -19,6 +19,7 @@ from barnabas.client.errors import (
 from barnabas.client.group_metadata import GroupMetadata
 from barnabas.client.producer.producer import Producer
 from barnabas.client.producer.producer_config import ProducerConfig
+from barnabas.client.producer.transaction_errors import Request, Treatment
 from barnabas.console.development.ports import free_ports
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -324,6 +325,23 @@ async def test_calls_out_of_turn_are_refused_and_change_nothing(
         await refused(begin)
         await transaction.send("t", b"v")
     assert cluster.committed_values == [b"v"]
+
+
+async def test_a_coordinator_that_is_gone_is_looked_for_at_a_steady_pace(
+    producer: Producer,
+) -> None:
+    """Another node takes over in a second: waits that double would make two of it."""
+    manager = producer._manager
+    assert manager is not None
+    gone = KafkaError(ErrorCode.NOT_COORDINATOR)
+    least_s = manager._cluster.config.retry_backoff_ms / 1000
+
+    def pause_s(treatment: Treatment, failures: int) -> float:
+        return manager._pause_s(Request.END_TXN, treatment, gone, failures)
+
+    assert max(pause_s(Treatment.FIND, failures) for failures in range(20)) <= 1.2 * least_s
+    assert pause_s(Treatment.FIND, 22) > 1.2 * least_s
+    assert pause_s(Treatment.RETRY, 2) > 1.2 * least_s
 
 
 async def test_a_wrong_address_is_told_at_once() -> None:

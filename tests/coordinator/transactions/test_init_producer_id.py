@@ -227,6 +227,34 @@ def test_a_second_producer_aborts_the_open_transaction_of_the_first(
     ]
 
 
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_a_producer_that_was_replaced_does_not_abort_the_transaction_of_its_successor(
+    transactions: TransactionsHarness, epoch: int
+) -> None:
+    """Kafka 3.9 looks at the producer id alone before it aborts, and at the epoch afterwards."""
+    transactions.begin()
+    present = transactions.begin(producer=(1001, 0))
+    assert present == (1001, 1)
+    transactions.add(present)
+    assert identity(transactions.init(producer=(1001, epoch))) == (
+        ErrorCode.PRODUCER_FENCED,
+        *REFUSED,
+    )
+    assert transactions.states()[-1] == "Ongoing"
+    assert transactions.commit(present) is ErrorCode.NONE
+
+
+def test_a_producer_that_names_itself_has_its_open_transaction_aborted(
+    transactions: TransactionsHarness,
+) -> None:
+    present = transactions.begin()
+    transactions.add(present)
+    asked = transactions.init(producer=present)
+    assert identity(asked) == (ErrorCode.CONCURRENT_TRANSACTIONS, *REFUSED)
+    transactions.turn()
+    assert transactions.states()[-1] == "CompleteAbort"
+
+
 def test_fencing_producers_succeeds_once_the_markers_are_written(
     transactions: TransactionsHarness,
 ) -> None:
