@@ -37,6 +37,8 @@ var commands = map[string]func(context.Context, lines.Arguments){
 	"calls":          calls,
 	"produce-on":     produceOn,
 	"commit-on":      commitOn,
+	"copy":           copyOn,
+	"fence":          fence,
 }
 
 func main() {

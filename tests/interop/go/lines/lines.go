@@ -30,6 +30,8 @@ type Arguments struct {
 	Instance    string
 	Version     string
 	Offsets     map[int32]int64
+	Target      string
+	Id          string
 }
 
 // Seeds are the addresses to begin with.
@@ -56,6 +58,15 @@ type Polled struct {
 	Records  []Record `json:"records"`
 	Assigned []int32  `json:"assigned"`
 	Error    string   `json:"error"`
+}
+
+// Copied is what a copier answers to every order.
+type Copied struct {
+	Assigned  []int32 `json:"assigned"`
+	Read      int     `json:"read"`
+	Committed bool    `json:"committed"`
+	Id        string  `json:"id"`
+	Error     string  `json:"error"`
 }
 
 // Acknowledged is one thing that the cluster promised to keep.
