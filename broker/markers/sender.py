@@ -46,6 +46,8 @@ MARKERS_MAX: Final = 1000
 """In one request; more wait for the next."""
 HERE_MAX: Final = 50
 """Appended here in one turn of the loop."""
+ROUTED_MAX: Final = 2000
+"""Looked at again in one turn of the loop."""
 ANSWER_MARGIN_MS: Final = 5000
 """A receiver answers after its request.timeout.ms at the latest: wait for that answer."""
 FIRST_RETRY_S: Final = 0.02
@@ -198,10 +200,7 @@ class MarkerSender:
         A node that leads nothing of what it was sent is given up. It may hang, and until the
         request timed out readers would wait whose partition has another leader by now.
         """
-        waiting = [marker for marker in self._delayed if not marker.is_alarmed]
-        for marker in waiting:
-            self._undelay(marker)
-            self._route(marker)
+        self._look_again([marker for marker in self._delayed if not marker.is_alarmed])
         for node, queue in list(self._queues.items()):
             for marker in [one for one in queue if not self._leads(node, one)]:
                 del queue[marker]
@@ -315,27 +314,26 @@ class MarkerSender:
 
         The answer names producer ids alone, so two ends of one producer go one after the other.
         """
-        queue = self._queues.pop(node, {})
+        queue = self._queues.get(node, {})
         if not self._holds_lease():
+            self._queues.pop(node, None)
             self._retry(queue)
             return []
         taken: list[_Marker] = []
-        later: dict[_Marker, None] = {}
+        unwanted: list[_Marker] = []
         ends: dict[int, TransactionEnd] = {}
         for marker in queue:
-            if marker.is_over:
-                continue
+            if len(taken) == most:
+                break
             if not marker.write.is_current():
-                self._forget(marker.write)
-            elif (
-                len(taken) < most
-                and ends.setdefault(marker.write.producer_id, marker.end) == marker.end
-            ):
+                unwanted.append(marker)
+            elif ends.setdefault(marker.write.producer_id, marker.end) == marker.end:
                 taken.append(marker)
-            else:
-                later[marker] = None
-        if later:
-            self._queues[node] = later
+        for marker in taken:
+            del queue[marker]
+        for marker in unwanted:
+            if not marker.is_over:
+                self._forget(marker.write)
         return [marker for marker in taken if not marker.is_over]
 
     # What comes of it
@@ -423,11 +421,18 @@ class MarkerSender:
     def _look_at_delayed(self) -> None:
         self._timer = None
         now = self._loop.time()
-        for marker in [marker for marker, due in self._delayed.items() if due <= now]:
-            self._undelay(marker)
-            self._route(marker)
+        self._look_again([marker for marker, due in self._delayed.items() if due <= now])
         if self._delayed and self._timer is None:
-            self._arm(min(self._delayed.values()))
+            self._arm(max(min(self._delayed.values()), now + FIRST_RETRY_S))
+
+    def _look_again(self, markers: list[_Marker]) -> None:
+        """Find out where each goes now; many in turns, or one partition would hold up the node."""
+        for marker in markers[:ROUTED_MAX]:
+            if marker in self._delayed:
+                self._undelay(marker)
+                self._route(marker)
+        if len(markers) > ROUTED_MAX:
+            self._loop.call_soon(self._look_again, markers[ROUTED_MAX:])
 
 
 def _request(markers: Iterable[_Marker]) -> messages.WriteTxnMarkersRequest:

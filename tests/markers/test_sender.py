@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.markers.receiver import OnWritten, TransactionEnd
-from barnabas.broker.markers.sender import MARKERS_MAX, MarkerSender
+from barnabas.broker.markers.sender import MARKERS_MAX, ROUTED_MAX, MarkerSender
 from barnabas.broker.metadata.metadata_cache import (
     BrokerInfo,
     MetadataCache,
@@ -346,6 +346,32 @@ async def test_a_node_that_still_leads_some_of_what_it_was_sent_is_waited_for(
         sending.nodes[3].answer(answer((7, "t", 1, 0)))
         await turns()
         assert written.codes == {("t", 0): 0, ("t", 1): 0}
+
+
+async def test_very_many_markers_that_waited_for_a_leader_are_looked_at_in_turns(
+    sending: Sending,
+) -> None:
+    """One partition that was away must not hold up whatever else the node does."""
+    count = 2 * ROUTED_MAX + 1
+    sending.lead(("t", 0, -1))
+    written = [sending.send(("t", 0), producer=producer) for producer in range(count)]
+    assert sending.sender.delayed_count == count
+    sending.lead(("t", 0, 2))
+    seen = [sending.sender.delayed_count]
+    while sending.sender.delayed_count:
+        await asyncio.sleep(0)
+        seen.append(sending.sender.delayed_count)
+    assert seen == [count - ROUTED_MAX, count - 2 * ROUTED_MAX, 0]
+    asked: list[int] = []
+    async with running(sending.sender.run):
+        while len(asked) < count:
+            number = len(sending.nodes[2].requests) + 1
+            found = [one.producer_id for one in (await sending.nodes[2].asked(number)).markers]
+            asked += found
+            sending.nodes[2].answer(answer(*((one, "t", 0, 0) for one in found)), number)
+        await turns()
+    assert asked == list(range(count))
+    assert all(one.codes == {("t", 0): 0} for one in written)
 
 
 def test_what_an_answer_leaves_out_is_sent_again() -> None:
