@@ -72,6 +72,10 @@ class RawTransactionalProducer:
 
         eventually(added, what=f"{topic} in the transaction of {self.transactional_id}")
 
+    def forget(self, topic: str, partition: int, count: int) -> None:
+        """Give the last sequences away again, as librdkafka does when it aborts unanswered."""
+        self._sequences[topic, partition] -= count
+
     def send(
         self, topic: str, partition: int, *values: bytes, timestamp_ms: int | None = None
     ) -> Produced:

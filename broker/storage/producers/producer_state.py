@@ -73,6 +73,12 @@ class ProducerStateEntry:
         last = self.batches[-1].last_sequence
         return 0 if last < 0 else sequence_after(last, 1)
 
+    def has_ended(self, batch: BatchMetadata) -> bool:
+        """Whether the transaction is over to which this batch of its belongs."""
+        return self.transaction_start == NO_TRANSACTION or (
+            batch.base_offset < self.transaction_start
+        )
+
 
 class ProducerStateManager:
     """The producers of one partition by their ids."""
@@ -133,6 +139,11 @@ class ProducerStateManager:
         if is_client and epoch == producer.epoch:
             for sent in producer.batches:
                 if sent.base_sequence == base_sequence and sent.last_sequence == last_sequence:
+                    # A client waits for what it sent before it ends a transaction: this is no
+                    # repetition. librdkafka gives the sequences of what it aborted away again
+                    # when it never got the answer; Kafka would lose its new records in silence.
+                    if is_transactional and producer.has_ended(sent):
+                        break
                     return sent
         # A zombie: another life of this producer has the id now (KIP-98).
         if epoch < producer.epoch:

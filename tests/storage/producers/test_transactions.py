@@ -173,6 +173,42 @@ def test_a_producer_goes_on_at_its_sequence_after_a_transaction(
     assert stable(harness.log) == 9
 
 
+@pytest.mark.parametrize("marker", list(Marker))
+async def test_a_batch_of_an_ended_transaction_is_no_duplicate_of_one_in_the_next(
+    harness: LogHarness, writing: Writing, marker: Marker
+) -> None:
+    """librdkafka gives the sequences of an aborted batch whose answer was lost away again."""
+    writing.send(A, 2)
+    writing.end(A, marker)
+    end = harness.log.end_offset
+
+    def code_of_the_same_sequences() -> ErrorCode:
+        with pytest.raises(Refused) as refused:
+            writing.send(A, 2, sequence=0)
+        assert harness.log.end_offset == end
+        return refused.value.code
+
+    assert code_of_the_same_sequences() is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    await harness.restart()
+    assert code_of_the_same_sequences() is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    sent = writing.send(A, 3)
+    end = harness.log.end_offset
+    assert code_of_the_same_sequences() is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    again = writing.send(A, 3, sequence=2)
+    assert (again.is_duplicate, again.base_offset) == (True, sent.base_offset)
+
+
+def test_each_batch_of_an_open_transaction_is_recognised_when_it_is_repeated(
+    harness: LogHarness, writing: Writing
+) -> None:
+    writing.send(A)
+    writing.commit(A)
+    sent = [writing.send(A).base_offset for _ in range(4)]
+    again = [writing.send(A, sequence=1 + number) for number in range(4)]
+    assert [one.base_offset for one in again] == sent
+    assert all(one.is_duplicate for one in again)
+
+
 def test_after_a_marker_with_a_newer_epoch_sequences_begin_at_0(
     harness: LogHarness, writing: Writing
 ) -> None:

@@ -32,10 +32,16 @@ class Writing:
         self.harness = harness
         self._sequences: dict[int, int] = defaultdict(int)
 
-    def send(self, producer: int, count: int = 1, *, epoch: int = 0) -> LogAppendInfo:
-        """Records in the transaction of ``producer``, which begins with them if none is open."""
-        sequence = self._sequences[producer]
-        self._sequences[producer] += count
+    def send(
+        self, producer: int, count: int = 1, *, epoch: int = 0, sequence: int | None = None
+    ) -> LogAppendInfo:
+        """Records in the transaction of ``producer``, which begins with them if none is open.
+
+        With a ``sequence`` they are sent as if that had not been given away yet.
+        """
+        if sequence is None:
+            sequence = self._sequences[producer]
+            self._sequences[producer] += count
         return self.harness.append(
             batch(
                 count,
