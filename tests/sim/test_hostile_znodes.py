@@ -291,7 +291,7 @@ async def serves(connection: Connection, path: str) -> None:
             transactional_id=None, transaction_timeout_ms=1000
         )
         given = await connection.request(request)
-        is_refused = given.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        is_refused = given.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert given.producer_id >= 0 or (is_refused and path == znodes.PRODUCER_ID_BLOCK)
 
 
