@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,6 +134,9 @@ def _go(name: str) -> Callable[[str, CopyTask], Sequence[str]]:
 
 FRANZ_COPIER: Final = CopierKind("franz-go", _go("franz"), "PRODUCER_FENCED|INVALID_PRODUCER_EPOCH")
 
+SARAMA_COPIER: Final = CopierKind("sarama", _go("sarama"), "newer producer|fenced|code = 90")
+"""sarama has no name for PRODUCER_FENCED, 90."""
+
 
 def _java(version: str) -> CopierKind:
     def command(what: str, task: CopyTask) -> Sequence[str]:
@@ -158,3 +162,11 @@ def _compiled(version: str, jars: Path) -> Path:
 
 _JAVA: Final = SOURCES.parent / "matrix" / "JavaCopier.java"
 JAVA_COPIERS: Final = (_java("3.9.1"), _java("4.1.0"))
+
+
+def _aiokafka(what: str, task: CopyTask) -> Sequence[str]:
+    named = (task.bootstrap, task.source, task.target, task.group, task.producer)
+    return [sys.executable, str(SOURCES.parent / "matrix" / "aiokafka_copier.py"), what, *named]
+
+
+AIOKAFKA_COPIER: Final = CopierKind("aiokafka", _aiokafka, "ProducerFenced")

@@ -16,7 +16,16 @@ import pytest
 
 from tests.harness.committed_readers import READERS
 from tests.harness.confluent_client import Confluent
-from tests.harness.copiers import FRANZ_COPIER, JAVA_COPIERS, Copied, Copier, CopierKind, CopyTask
+from tests.harness.copiers import (
+    AIOKAFKA_COPIER,
+    FRANZ_COPIER,
+    JAVA_COPIERS,
+    SARAMA_COPIER,
+    Copied,
+    Copier,
+    CopierKind,
+    CopyTask,
+)
 from tests.harness.deployments import Deployment, create_topic
 from tests.harness.records import Sent
 from tests.harness.waiting import eventually
@@ -39,6 +48,9 @@ COPIERS = [
     copier(JAVA_COPIERS[1]),
     copier(JAVA_COPIERS[1], "cooperative", nightly=True),
     copier(JAVA_COPIERS[0], nightly=True),
+    copier(SARAMA_COPIER, nightly=True),
+    copier(SARAMA_COPIER, "sticky", nightly=True),
+    copier(AIOKAFKA_COPIER),
 ]
 
 

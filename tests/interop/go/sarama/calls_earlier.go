@@ -31,7 +31,9 @@ func calls(given lines.Arguments) {
 	lines.Say(table)
 }
 
-// What needs an admin client that commits for a group, which came later.
+// What needs an admin client that commits for a group, or members in transactions, which came later.
 func produceOn(lines.Arguments) { lines.Fail(errors.New("not in this release")) }
 func commitOn(lines.Arguments)  { lines.Fail(errors.New("not in this release")) }
 func commit(lines.Arguments)    { lines.Fail(errors.New("not in this release")) }
+func copyOn(lines.Arguments)    { lines.Fail(errors.New("not in this release")) }
+func fence(lines.Arguments)     { lines.Fail(errors.New("not in this release")) }

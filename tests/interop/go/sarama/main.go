@@ -40,6 +40,8 @@ var commands = map[string]func(lines.Arguments){
 	"calls":          calls,
 	"produce-on":     produceOn,
 	"commit-on":      commitOn,
+	"copy":           copyOn,
+	"fence":          fence,
 }
 
 func main() {
