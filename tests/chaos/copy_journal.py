@@ -133,6 +133,12 @@ def read_journal(path: Path, source: str) -> list[Transaction]:
     return found
 
 
+def is_sending(path: Path) -> bool:
+    """Whether the job has begun a transaction and not yet sent all of it."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return bool(lines) and lines[-1].endswith("}") and json.loads(lines[-1])["kind"] == "begin"
+
+
 def _begun(line: Mapping[str, Any], init: Mapping[str, Any], source: str) -> Transaction:
     return Transaction(
         name=line["name"],

@@ -41,7 +41,7 @@ from tests.transactions.history import History, OffsetReading, Partition, Transa
 
 from .committed_reader import CommittedReader, final_logs
 from .copy_job import LOST
-from .copy_journal import CopyTask, read_journal, value_of
+from .copy_journal import CopyTask, is_sending, read_journal, value_of
 
 ROOT: Final = Path(__file__).parents[2]
 PARTITIONS: Final = 3
@@ -63,6 +63,9 @@ STOP_S: Final = 90.0
 """A job ends within so long: three calls of its client may have to time out before."""
 PAUSE_S: Final = 8.0
 """Longer than a job's session: others take its partitions."""
+HUNG_S: Final = 30.0
+"""No call of librdkafka's has leave to take longer before it sends its offsets."""
+HUNG: Final = "librdkafka hung"
 POLL_S: Final = 0.05
 MOST_SHOWN: Final = 4
 """Findings of one kind."""
@@ -123,6 +126,8 @@ class Jobs:
         self.slots = slots
         self.findings: list[str] = []
         self.instances: Counter[int] = Counter()
+        self.hung = 0
+        """So many of librdkafka's were killed because they did nothing any more."""
         self._bootstrap = bootstrap
         self._folder = folder
         self._running: dict[int, ChildProcess] = {}
@@ -133,6 +138,9 @@ class Jobs:
         for number, slot in enumerate(self.slots):
             job = self._running.get(number)
             if job is not None and job.is_running:
+                if slot.kind == "librdkafka" and self._is_hung(number):
+                    self.hung += 1
+                    self.kill(number)
                 continue
             if job is not None:
                 self._judge(number, job)
@@ -203,6 +211,15 @@ class Jobs:
 
     def _journal(self, number: int, instance: int) -> Path:
         return self._folder / f"job-{number}-{instance}.jsonl"
+
+    def _is_hung(self, number: int) -> bool:
+        """Whether it has been in ``send_offsets_to_transaction`` for too long (docs/status.md)."""
+        journal = self._journal(number, self.instances[number])
+        return (
+            journal.exists()
+            and time.time() - journal.stat().st_mtime > HUNG_S
+            and is_sending(journal)
+        )
 
     def _judge(self, number: int, job: ChildProcess) -> None:
         """A job of ours ends in order, or because its client said so, or was killed."""
@@ -372,6 +389,8 @@ class Campaign:
         self.report.readings = len(history.readings)
         self.report.anomalies = await asyncio.to_thread(check, history)
         self.report.findings = self._jobs.findings
+        if self._jobs.hung:
+            self.report.faults[HUNG] = self._jobs.hung
         return self.report
 
     async def _await_rest(self) -> None:
