@@ -53,6 +53,11 @@ COPIERS = [
     copier(AIOKAFKA_COPIER),
 ]
 
+EACH_CLIENT = [
+    pytest.param((kind, "range"), id=kind.name)
+    for kind in (FRANZ_COPIER, *JAVA_COPIERS, SARAMA_COPIER, AIOKAFKA_COPIER)
+]
+
 
 class Copying:
     """A group of copiers of one kind, and what it has to copy."""
@@ -205,4 +210,24 @@ def test_a_group_copies_each_record_once_while_members_join_leave_and_are_fenced
     for copier in (second, third):
         copier.close()
     assert copying.is_copied()
+    copying.verify()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("copying", EACH_CLIENT, indirect=True)
+def test_what_a_killed_member_left_open_is_copied_once_by_those_that_follow(
+    copying: Copying,
+) -> None:
+    copying.produce()
+    first, second = copying.start("one"), copying.start("two")
+    share(first, second)
+    for producer in ("one", "three"):
+        copying.produce()
+        until_it_reads(first, "open")
+        first.kill()
+        first = copying.start(producer)
+        share(first, second)
+        copy_all(copying, first, second)
+    for copier in (first, second):
+        copier.close()
     copying.verify()
