@@ -179,7 +179,7 @@ class Completions:
                 "wrote no marker id=%s partition=%s-%d code=%s",
                 *(completion.transaction.transactional_id, *partition, code.name),
             )
-            self._after(completion, lambda: self._send(completion))
+            self._after(completion)
             return
         del completion.unwritten[partition]
         if not completion.unwritten:
@@ -190,35 +190,48 @@ class Completions:
     ) -> None:
         """Somebody newer has been there: they complete it, and this term is about to end.
 
-        If it does not end, nobody completes it, and readers of the partition wait.
+        If it does not end, they were not there. Of a higher producer epoch that is sure: this
+        coordinator alone gives epochs. Anybody who may write to a partition can make one known
+        there, by a batch without a transaction. What would be ended cannot be open there any more,
+        as lower epochs are refused, so the transaction is completed without that marker; in Kafka
+        its id is busy for ever. If somebody newer coordinates all the same, CompleteX is refused.
         """
         is_first = not completion.fenced
         completion.fenced[partition] = code
         if is_first:
-            deadline = Deadline(lambda: self._alarm(completion))
+            deadline = Deadline(lambda: self._on_still_here(completion))
             self._timers.start(deadline, FENCED_ALARM_MS)
 
-    @staticmethod
-    def _alarm(completion: Completion) -> None:
-        if completion.is_current:
-            transaction = completion.transaction
-            log.error(
-                "cannot complete a transaction: its markers are refused, and yet its coordinator "
-                "is here id=%s producer=%d epoch=%d refused=%s",
-                transaction.transactional_id,
-                transaction.metadata.producer_id,
-                transaction.metadata.producer_epoch,
-                {
-                    f"{topic}-{index}": code.name
-                    for (topic, index), code in completion.fenced.items()
-                },
-            )
+    def _on_still_here(self, completion: Completion) -> None:
+        """No resignation came that would explain refused markers."""
+        if not completion.is_current:
+            return
+        fenced, completion.fenced = completion.fenced, {}
+        is_outdated = ErrorCode.TRANSACTION_COORDINATOR_FENCED in fenced.values()
+        transaction = completion.transaction
+        log.error(
+            "%s: its markers are refused, and yet its coordinator is here "
+            "id=%s producer=%d epoch=%d refused=%s",
+            "cannot complete a transaction" if is_outdated else "completed without some markers",
+            transaction.transactional_id,
+            transaction.metadata.producer_id,
+            transaction.metadata.producer_epoch,
+            {f"{topic}-{index}": code.name for (topic, index), code in fenced.items()},
+        )
+        waited_for = len(completion.unwritten)
+        for partition, code in fenced.items():
+            if code is ErrorCode.INVALID_PRODUCER_EPOCH:
+                completion.unwritten.pop(partition, None)
+        if waited_for and not completion.unwritten:
+            self._complete(completion)
 
     # -- CompleteX -------------------------------------------------------------------------------
 
     def _complete(self, completion: Completion) -> None:
         """All markers are written: say so in the log, and only then to the producer."""
         transaction = completion.transaction
+        if completion.retry is not None:
+            self._timers.stop(completion.retry)  # it was for markers, and those are written
         entry = key_of(transaction.transactional_id), value_of(completion.metadata)
         self._journal.write(
             transaction.term,
@@ -237,7 +250,7 @@ class Completions:
                 transaction.transactional_id,
                 code.name,
             )
-            self._after(completion, lambda: self._complete(completion))
+            self._after(completion)
             return
         transaction.completion = None
         transaction.apply(completion.metadata)
@@ -246,12 +259,16 @@ class Completions:
         self.seconds += seconds
         self.seconds_longest = max(self.seconds_longest, seconds)
 
-    def _after(self, completion: Completion, again: Callable[[], None]) -> None:
+    def _after(self, completion: Completion) -> None:
         """Try again later, later each time, as long as the term runs."""
 
         def retry() -> None:
-            if completion.is_current:
-                again()
+            if not completion.is_current:
+                return
+            if completion.unwritten:
+                self._send(completion)
+            else:
+                self._complete(completion)
 
         if completion.retry is not None and completion.retry.is_running:
             return  # several partitions failed at once: one retry is for all

@@ -100,14 +100,41 @@ def test_a_transaction_without_partitions_is_complete_at_once(
     assert transactions.commit(producer) is ErrorCode.NONE
 
 
-@pytest.mark.parametrize("code", FENCED, ids=lambda code: code.name)
+def test_a_higher_producer_epoch_that_was_never_given_holds_no_transaction_up(
+    transactions: TransactionsHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever may write to a partition can make one known there; Kafka leaves the id busy."""
+    producer = prepared(transactions, {"orders": [0, 1]})
+    with caplog.at_level(logging.ERROR):
+        transactions.markers.write_all(ErrorCode.INVALID_PRODUCER_EPOCH, count=1)
+        transactions.wait(FENCED_ALARM_MS / 1000 + 1)
+        assert "completed without some markers" in caplog.text
+        assert transactions.state() is STATE.PREPARE_COMMIT  # the other marker is on its way
+        transactions.markers.write_all()
+        transactions.turn()
+    assert transactions.state() is STATE.COMPLETE_COMMIT
+    assert transactions.begin(producer=producer) == (producer[0], producer[1] + 1)
+
+
+def test_a_partition_that_refuses_its_marker_late_is_not_waited_for_either(
+    transactions: TransactionsHarness,
+) -> None:
+    prepared(transactions, {"orders": [0, 1]})
+    for _ in range(2):
+        assert transactions.state() is STATE.PREPARE_COMMIT
+        transactions.markers.write_all(ErrorCode.INVALID_PRODUCER_EPOCH, count=1)
+        transactions.wait(FENCED_ALARM_MS / 1000 + 1)
+    assert transactions.state() is STATE.COMPLETE_COMMIT
+    assert transactions.states().count("CompleteCommit") == 1
+
+
 def test_refused_by_somebody_newer_it_is_left_to_them(
-    transactions: TransactionsHarness, code: ErrorCode, caplog: pytest.LogCaptureFixture
+    transactions: TransactionsHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     """T3.4: whoever took over completes it; without a resignation somebody must look."""
     producer = prepared(transactions, {"orders": [0, 1]})
     with caplog.at_level(logging.ERROR):
-        transactions.markers.write_all(code, count=1)
+        transactions.markers.write_all(ErrorCode.TRANSACTION_COORDINATOR_FENCED, count=1)
         transactions.markers.write_all()
         transactions.wait(FENCED_ALARM_MS / 1000 - 1)
         assert caplog.text == ""
