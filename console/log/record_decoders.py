@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from barnabas.coordinator.transactions.transaction_state import BY_STATUS
 from barnabas.protocol.codec.compiler import decode_prefix
 from barnabas.protocol.consumer_protocol import Assignment, Subscription, TopicPartitions
 from barnabas.protocol.errors import CorruptRequest
@@ -33,16 +34,6 @@ Decoder = Callable[[Record], tuple[str | None, str | None]]
 """Key and payload of a record as text; None for what is not shown."""
 
 DELETED: Final = "<DELETE>"
-_STATES: Final = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-)
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 
 
@@ -198,11 +189,11 @@ def _transaction_text(value: bytes) -> str:
         for number in topic.partition_ids
     )
     status = state.transaction_status
-    if not 0 <= status < len(_STATES):
+    if not 0 <= status < len(BY_STATUS):
         raise CorruptRequest(f"transaction status {status}")
     return (
         f"producerId:{state.producer_id},producerEpoch:{state.producer_epoch},"
-        f"state={_STATES[status]},partitions=[{partitions}],"
+        f"state={BY_STATUS[status].value},partitions=[{partitions}],"
         f"txnLastUpdateTimestamp={state.transaction_last_update_timestamp_ms},"
         f"txnTimeoutMs={state.transaction_timeout_ms}"
     )

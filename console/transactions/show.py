@@ -18,6 +18,7 @@ from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.number_arguments import whole_number
 from barnabas.console.command_line.output import note, print_json, print_table
+from barnabas.coordinator.transactions.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 
 from .tables import (
@@ -32,16 +33,7 @@ from .tables import (
 )
 
 INT64_MAX: Final = 2**63 - 1
-STATES: Final = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-)
+STATES: Final = tuple(state.value for state in TransactionState)
 
 
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:

@@ -148,9 +148,9 @@ class TransactionCoordinator:
             self._markers.drop(partition)
             self.loader.begin(term, self.standbys.take(partition))
             return
-        for running in self.registry.terms():
-            if running.partition == partition:
-                self.completions.epoch_raised(running)
+        running = self.registry.term_at(partition)
+        if running is not None:
+            self.completions.epoch_raised(running)
 
     def on_resigned(self, partition: int, leader_epoch: int | None) -> None:
         """This node leads it no longer: 16 for its ids, pending requests included.

@@ -127,6 +127,16 @@ class StandbyMachine(RuleBasedStateMachine):
         """Every offset where a batch ends, and the log's start."""
         return [self.hosted.start, *map(batch.next_offset, self.hosted.batches)]
 
+    def last_stable_offset(self) -> int:
+        """Where the oldest open transaction begins; the log's end without one."""
+        begun: dict[int, int] = {}
+        for data in self.hosted.batches:
+            if batch.is_control(data):
+                begun.pop(batch.producer_id(data), None)
+            elif batch.is_transactional(data):
+                begun.setdefault(batch.producer_id(data), batch.base_offset(data))
+        return min(begun.values(), default=self.hosted.end)
+
     # -- the log of a follower -------------------------------------------------------------------
 
     @precondition(lambda self: self.is_followed)
@@ -197,9 +207,10 @@ class StandbyMachine(RuleBasedStateMachine):
         """Keep the last plain record of each key; tombstones go the second time.
 
         Never of the last batch: a segment is rolled by an append, so the active one has a batch.
+        Never from an open transaction on: its marker would bring back what was deleted meanwhile.
         """
         hosted, latest = self.hosted, {}
-        end = min(hosted.segment_base, hosted.high_watermark)
+        end = min(hosted.segment_base, hosted.high_watermark, self.last_stable_offset())
         if hosted.batches:
             end = min(end, batch.base_offset(hosted.batches[-1]))
         old = [data for data in hosted.batches if batch.next_offset(data) <= end]
@@ -208,17 +219,22 @@ class StandbyMachine(RuleBasedStateMachine):
                 latest.update({record.key: record.offset for record in batch.records(data)})
         new = []
         for data in old:
-            if batch.is_transactional(data):
+            if batch.is_control(data):
                 new.append(data)
                 continue
+            is_transactional = batch.is_transactional(data)
             kept = [
                 each
                 for each in batch.records(data)
-                if latest[each.key] == each.offset
-                and (each.value is not None or each.offset >= hosted.cleaned)
+                if latest.get(each.key, -1) <= each.offset
+                and (is_transactional or each.value is not None or each.offset >= hosted.cleaned)
             ]
             if kept:
-                again = build_batch_of(kept)
+                again = build_batch_of(
+                    kept,
+                    producer_id=batch.producer_id(data),
+                    is_transactional=is_transactional,
+                )
                 batch.assign(again, kept[0].offset, batch.leader_epoch(data))
                 new.append(again)
         hosted.batches[: len(old)] = new
