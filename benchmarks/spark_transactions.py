@@ -63,7 +63,7 @@ CALLED: Final = [PLAIN, "transactions"]
 SCHEMA: Final = StructType([StructField("value", BinaryType())])
 
 
-class Work(NamedTuple):
+class CopyTask(NamedTuple):
     """A topic to copy, and in how many batches."""
 
     source: str
@@ -71,7 +71,7 @@ class Work(NamedTuple):
     batches: int
 
 
-class Bench:
+class SinkComparison:
     """One server, one session, the same copy through every sink."""
 
     spark: SparkSession
@@ -81,25 +81,25 @@ class Bench:
         self._directory = directory
         self._runs = 0
 
-    def fill(self, work: Work) -> None:
+    def fill(self, task: CopyTask) -> None:
         """Create the topic that is copied."""
-        self._create(work.source)
+        self._create(task.source)
         columns = [
             "lpad(cast(id AS string), 12, '0') AS key",
             "repeat(md5(string(id)), 3) AS value",
         ]
-        frame = self.spark.range(0, work.records, 1, PARTITIONS).selectExpr(*columns)
+        frame = self.spark.range(0, task.records, 1, PARTITIONS).selectExpr(*columns)
         writer = frame.write.format("barnabas").mode("append").options(**self._servers)
-        writer.option("topic", work.source).save()
+        writer.option("topic", task.source).save()
 
-    def copy(self, sink: str, work: Work) -> float:
+    def copy(self, sink: str, task: CopyTask) -> float:
         """Seconds from the first batch's beginning to the last one's end."""
         self._runs += 1
         target, checkpoint = f"copy-{self._runs}", str(self._directory / str(self._runs))
         self._create(target)
         kind, options = SINKS[sink]
-        told = {**self._servers, "subscribe": work.source, "startingOffsets": "earliest"}
-        most = str(-(-work.records // work.batches))
+        told = {**self._servers, "subscribe": task.source, "startingOffsets": "earliest"}
+        most = str(-(-task.records // task.batches))
         frame = self.spark.readStream.format("barnabas").options(
             **told, maxOffsetsPerTrigger=most, checkpointLocation=checkpoint
         )
@@ -107,7 +107,7 @@ class Bench:
         writer = writer.options(**self._servers, **options, topic=target)
         query = available_now(writer.option("checkpointLocation", checkpoint))
         busy = [progress for progress in query.recentProgress if progress["numInputRows"]]
-        assert sum(progress["numInputRows"] for progress in busy) == work.records
+        assert sum(progress["numInputRows"] for progress in busy) == task.records
         spent_ms: int = sum(progress["durationMs"]["triggerExecution"] for progress in busy)
         return spent_ms / 1000
 
@@ -158,10 +158,10 @@ class RunningTask:
         return 0
 
 
-def call(bench: Bench, batches: int) -> dict[str, list[float]]:
+def call(comparison: SinkComparison, batches: int) -> dict[str, list[float]]:
     """Seconds of each batch of one task with one record, by either sink in turns."""
     record = pa.record_batch([pa.array([b"v" * 96])], names=["value"])
-    options = {sink: bench.sink_options(sink) for sink in CALLED}
+    options = {sink: comparison.sink_options(sink) for sink in CALLED}
     times: dict[str, list[float]] = {sink: [] for sink in CALLED}
     for batch in range(batches + WARMING):
         for sink in CALLED if batch % 2 else CALLED[::-1]:
@@ -171,14 +171,14 @@ def call(bench: Bench, batches: int) -> dict[str, list[float]]:
                 writer.commit([writer.write(iter([record]))], batch)
             if batch >= WARMING:
                 times[sink].append(time.monotonic() - begun)
-            bench.note_done(sink, batch)
+            comparison.note_done(sink, batch)
     return times
 
 
 Times = dict[str, dict[str, list[float]]]
 
 
-def through_spark(bench: Bench, works: Mapping[str, Work], rounds: int) -> Times:
+def through_spark(comparison: SinkComparison, tasks: Mapping[str, CopyTask], rounds: int) -> Times:
     """Seconds of each copy, in a session that ends with it."""
     sinks, conf = list(SINKS), {"spark.ui.enabled": "false", "spark.driver.memory": "1g"}
     try:
@@ -186,24 +186,26 @@ def through_spark(bench: Bench, works: Mapping[str, Work], rounds: int) -> Times
     except NoConnector as missing:
         print(f"WITHOUT SPARK'S OWN CONNECTOR: {missing}", file=sys.stderr)
         sinks.remove("connector")
-    bench.spark = spark_session("spark_transactions", "local[2]", conf)
-    bench.spark.sparkContext.setLogLevel("ERROR")
+    comparison.spark = spark_session("spark_transactions", "local[2]", conf)
+    comparison.spark.sparkContext.setLogLevel("ERROR")
     try:
-        for work in works.values():
-            bench.fill(work)
-        return measure(bench, works, sinks, rounds)
+        for task in tasks.values():
+            comparison.fill(task)
+        return measure(comparison, tasks, sinks, rounds)
     finally:
-        bench.spark.stop()
+        comparison.spark.stop()
 
 
-def measure(bench: Bench, works: Mapping[str, Work], sinks: Sequence[str], rounds: int) -> Times:
+def measure(
+    comparison: SinkComparison, tasks: Mapping[str, CopyTask], sinks: Sequence[str], rounds: int
+) -> Times:
     """Seconds of each copy, in turns, after one round that does not count."""
-    times: Times = {name: {sink: [] for sink in sinks} for name in works}
+    times: Times = {name: {sink: [] for sink in sinks} for name in tasks}
     for number in range(rounds + 1):
-        for name, work in works.items():
+        for name, task in tasks.items():
             for sink in sinks if number % 2 else sinks[::-1]:
                 begun = time.monotonic()
-                seconds = bench.copy(sink, work)
+                seconds = comparison.copy(sink, task)
                 took = time.monotonic() - begun
                 print(f"{name}, {sink}: {seconds:.2f} s of {took:.1f}", file=sys.stderr)
                 if number:
@@ -214,7 +216,7 @@ def measure(bench: Bench, works: Mapping[str, Work], sinks: Sequence[str], round
 def report(
     times: Times,
     called: Mapping[str, Sequence[float]],
-    works: Mapping[str, Work],
+    tasks: Mapping[str, CopyTask],
     told: Mapping[str, Any],
 ) -> None:
     """Medians: milliseconds a batch, thousands of records a second, and time to the plain sink."""
@@ -226,8 +228,8 @@ def report(
     for name, by_sink in times.items():
         plain = median(by_sink[PLAIN])
         for sink, found in by_sink.items():
-            seconds, work = median(found), works[name]
-            batch_ms, rate = 1000 * seconds / work.batches, work.records / seconds / 1000
+            seconds, task = median(found), tasks[name]
+            batch_ms, rate = 1000 * seconds / task.batches, task.records / seconds / 1000
             print(f"| {name} | {sink} | {batch_ms:.0f} | {rate:.1f} | {seconds / plain:.2f} |")
     plain = median(called[PLAIN])
     for sink, each in called.items():
@@ -243,18 +245,18 @@ def main() -> int:
     parser.add_argument("--server", choices=("kafka", "barnabas"), default="kafka")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    works = {
-        "large": Work("large", chosen.records, LARGE_BATCHES),
-        "small": Work("small", SMALL_RECORDS, SMALL_BATCHES),
+    tasks = {
+        "large": CopyTask("large", chosen.records, LARGE_BATCHES),
+        "small": CopyTask("small", SMALL_RECORDS, SMALL_BATCHES),
     }
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         with server(chosen.server, directory) as bootstrap:
-            bench = Bench(bootstrap, directory / "checkpoints")
-            times = through_spark(bench, works, chosen.rounds) if chosen.rounds else {}
-            called = call(bench, CALLS)
+            comparison = SinkComparison(bootstrap, directory / "checkpoints")
+            times = through_spark(comparison, tasks, chosen.rounds) if chosen.rounds else {}
+            called = call(comparison, CALLS)
             close_clients()
-    report(times, called, works, vars(chosen))
+    report(times, called, tasks, vars(chosen))
     return 0
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from tests.harness.fixtures import cluster, deploy_fresh, group, kcat, library, 
 from tests.harness.group_shell import filled, groups
 from tests.harness.java_tools import java
 from tests.harness.kafka_tools import tool
+from tests.harness.refused_sockets import collect_refused_sockets
 
 __all__ = [
     "cluster",
@@ -32,14 +31,8 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(autouse=True, scope="module")
 def _refused_sockets_fail_no_later_test() -> Iterator[None]:
-    """kafka-python leaves sockets open whose connection was refused.
-
-    Collected while another file's test runs, they would fail that one.
-    """
     yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    collect_refused_sockets()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,6 @@ Source: docs/spec/transactions.md §1.1 and §2, checks T1.1, T1.2 and T10.1.
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, Protocol
@@ -25,6 +24,7 @@ from tests.harness.deployments import Deployment, OwnCluster, create_topic, is_a
 from tests.harness.fixtures import Deploy
 from tests.harness.raw_calls import find_transaction_coordinator
 from tests.harness.raw_connection import RawConnection
+from tests.harness.refused_sockets import collect_refused_sockets
 from tests.harness.waiting import eventually
 
 LOG = "__transaction_state"
@@ -130,9 +130,8 @@ def running(request: pytest.FixtureRequest) -> Iterator[Deployment]:
 
 @pytest.fixture
 def refused_sockets_are_collected() -> Iterator[None]:
-    """kafka-python leaves sockets open whose connection was refused: no later test is to blame."""
     yield
-    gc.collect()
+    collect_refused_sockets()
 
 
 def log_end(bootstrap: str, topic: str, partition: int) -> int:
