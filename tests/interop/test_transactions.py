@@ -57,7 +57,7 @@ class ConfluentProducer:
             {
                 "bootstrap.servers": bootstrap,
                 "transactional.id": transactional_id,
-                "transaction.timeout.ms": 30_000,
+                "transaction.timeout.ms": 300_000,
             }
         )
         self._retried(self._producer.init_transactions)
@@ -97,7 +97,7 @@ class KafkaPythonProducer:
         self._producer: Any = kafka.KafkaProducer(
             bootstrap_servers=bootstrap,
             transactional_id=transactional_id,
-            transaction_timeout_ms=30_000,
+            transaction_timeout_ms=300_000,
         )
         self._producer.init_transactions()
 
@@ -134,32 +134,38 @@ def refused_sockets_are_collected() -> Iterator[None]:
     collect_refused_sockets()
 
 
-def log_end(bootstrap: str, topic: str, partition: int) -> int:
-    """The high watermark, from whoever leads the partition by now."""
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "group.id": "unused",
-        "isolation.level": "read_uncommitted",
-    }
+def log_end(bootstrap: str, topic: str, partition: int, isolation: str) -> int | None:
+    """The high watermark, or the last stable offset; None while no leader says so."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "isolation.level": isolation}
+    consumer = confluent_kafka.Consumer(settings)
+    try:
+        asked = confluent_kafka.TopicPartition(topic, partition)
+        return int(consumer.get_watermark_offsets(asked, 5)[1])
+    except confluent_kafka.KafkaException:
+        return None  # it waits for a leader that was killed, and asks no other
+    finally:
+        consumer.close()
+
+
+def stable_end(bootstrap: str, topic: str, partition: int) -> int:
+    """The high watermark once every transaction has its marker.
+
+    A commit is answered before: who reads up to the end any earlier is told of another.
+    """
 
     def ask() -> int | None:
-        consumer = confluent_kafka.Consumer(settings)
-        try:
-            asked = confluent_kafka.TopicPartition(topic, partition)
-            return int(consumer.get_watermark_offsets(asked, 5)[1])
-        except confluent_kafka.KafkaException:
-            return None  # it waits for a leader that was killed, and asks no other
-        finally:
-            consumer.close()
+        end = log_end(bootstrap, topic, partition, "read_uncommitted")
+        is_stable = end == log_end(bootstrap, topic, partition, "read_committed")
+        return end if is_stable else None
 
-    end = eventually(ask, within_s=WITHIN_S, what="the log's end")
+    end = eventually(ask, within_s=WITHIN_S, what="the end of every transaction")
     assert end is not None
     return end
 
 
 def read(cluster: Deployment, reader: Reader, topic: str, partition: int) -> list[bytes]:
     """The values that a reader of committed records is given, up to the log's end."""
-    end = log_end(cluster.bootstrap, topic, partition)
+    end = stable_end(cluster.bootstrap, topic, partition)
     rows = reader(cluster.bootstrap, topic, partition, "read_committed", end)
     return [value for _, value in rows]
 
