@@ -15,28 +15,42 @@ from tests.harness.coordinators import coordinator
 from tests.harness.deployments import OwnCluster, create_topic, is_apache_kafka
 from tests.harness.fixtures import Deploy
 from tests.harness.own_client import Own
-from tests.harness.raw_calls import NO_ERROR, commit_offsets, fetch_offsets
+from tests.harness.raw_calls import NO_ERROR, NOT_COORDINATOR, commit_offsets, fetch_offsets
 from tests.harness.raw_connection import RawConnection
 from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 LOG = Path("data/__consumer_offsets-0/00000000000000000000.log")
-GROUPS = 20
+GROUPS = [f"group-{number}" for number in range(20)]
 BODY = 70
 """Somewhere in the first record of a batch."""
 
 
 def commit_all(cluster: OwnCluster, offset: int) -> None:
-    with RawConnection(coordinator(cluster.addresses, "group-0")) as link:
-        for number in range(GROUPS):
-            assert commit_offsets(link, f"group-{number}", "orders", {0: offset}) == {0: NO_ERROR}
+    for group in GROUPS:
+
+        def is_committed(group: str = group) -> bool:
+            # The leader may change while the nodes that came back settle: clients ask again.
+            with RawConnection(coordinator(cluster.addresses, group)) as link:
+                code = commit_offsets(link, group, "orders", {0: offset})[0]
+            assert code in (NO_ERROR, NOT_COORDINATOR)
+            return code == NO_ERROR
+
+        eventually(is_committed, what=f"a commit of {group}")
 
 
-def committed(cluster: OwnCluster) -> set[int]:
-    with RawConnection(coordinator(cluster.addresses, "group-0")) as link:
-        found = [fetch_offsets(link, f"group-{n}", "orders", [0]) for n in range(GROUPS)]
-    assert {code for _, code in found} == {NO_ERROR}
-    return {offsets[0].offset for offsets, _ in found}
+def committed(cluster: OwnCluster) -> set[int | None]:
+    offsets: set[int | None] = set()
+    for group in GROUPS:
+
+        def found(group: str = group) -> int | None:
+            with RawConnection(coordinator(cluster.addresses, group)) as link:
+                answers, code = fetch_offsets(link, group, "orders", [0])
+            assert code in (NO_ERROR, NOT_COORDINATOR)
+            return answers[0].offset if code == NO_ERROR else None
+
+        offsets.add(eventually(found, what=f"the offset of {group}"))
+    return offsets
 
 
 def turn_over(path: Path) -> None:
