@@ -61,8 +61,8 @@ from .settings.dynamic_node_config import DynamicNodeConfig
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
 from .storage.files import Files
-from .verification.asker import TransactionVerifier
 from .verification.offsets_port import OffsetsVerification
+from .verification.verifier import TransactionVerifier
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.storage.files import Files
 from barnabas.broker.storage.log_manager import LogManager
-from barnabas.broker.verification.asker import Verifier
+from barnabas.broker.verification.verifier import Verifier
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.transactions.service import TransactionCoordinator

@@ -23,7 +23,7 @@ from barnabas.broker.storage.producers.verification_guards import (
     NOTHING_TO_VERIFY,
     VerificationGuard,
 )
-from barnabas.broker.verification.asker import Codes, Question, Verifier
+from barnabas.broker.verification.verifier import Codes, Question, Verifier
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records.validate import Prepared

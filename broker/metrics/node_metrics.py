@@ -22,7 +22,7 @@ from barnabas.broker.security.inter_broker_client import NODE_USER
 from barnabas.broker.settings.metrics_settings import MetricsSettings
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.storage.log_manager import LogManager
-from barnabas.broker.verification.asker import TransactionVerifier
+from barnabas.broker.verification.verifier import TransactionVerifier
 from barnabas.client.admin.admin import Admin
 from barnabas.client.client_config import ClientConfig
 from barnabas.coordinator.group_coordinator import GroupCoordinator

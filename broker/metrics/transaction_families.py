@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.broker.markers.sender import MarkerSender
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.runtime.latency import BOUNDS_S
-from barnabas.broker.verification.asker import TransactionVerifier
+from barnabas.broker.verification.verifier import TransactionVerifier
 
 from .exposition import family, histogram
 from .node_families import rows

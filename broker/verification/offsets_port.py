@@ -15,7 +15,7 @@ from barnabas.broker.storage.producers.verification_guards import (
 from barnabas.coordinator.ports import OFFSETS_TOPIC, OnVerified
 from barnabas.protocol.errors import ErrorCode, Refused
 
-from .asker import Question, Verifier
+from .verifier import Question, Verifier
 
 
 class OffsetsVerification:

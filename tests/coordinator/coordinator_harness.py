@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.group_coordinator import GroupCoordinator
@@ -31,8 +31,14 @@ from tests.coordinator.memory_log import MemoryLog
 from tests.sim.simulated_loop import SimulatedLoop
 
 PARTITIONS = 4
+G = group_partition("g", PARTITIONS)
+"""The partition of the group that tests use most."""
 CODES = {int(code): code for code in ErrorCode}
+NONE = ErrorCode.NONE
+UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 CALLER = Caller(client_id="app", host="10.0.0.7")
+Make: TypeAlias = "Callable[..., CoordinatorHarness]"
+"""What the fixture ``make_harness`` gives."""
 
 
 class KnownTopics:
@@ -473,3 +479,30 @@ def codes_of(asked: Asked) -> list[ErrorCode]:
         for topic in asked.answer.topics
         for partition in topic.partitions
     ]
+
+
+def stable_codes(harness: CoordinatorHarness, *indexes: int, group: str = "g") -> list[ErrorCode]:
+    """The codes of partitions of "orders" for who requires stable offsets."""
+    return codes_of(harness.fetch(group=group, topics={"orders": indexes or [0]}, is_stable=True))
+
+
+def of_many(group: str, *partitions: tuple[str, int, int], **fields: Any) -> Any:
+    """A request of several: topic, index and offset of each, in one topic entry each."""
+    return txn_offset_commit.TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id=group,
+        producer_id=7,
+        producer_epoch=0,
+        topics=[
+            txn_offset_commit.Topic(
+                name=topic,
+                partitions=[
+                    txn_offset_commit.Partition(
+                        partition_index=index, committed_offset=offset, committed_metadata=None
+                    )
+                ],
+            )
+            for topic, index, offset in partitions
+        ],
+        **fields,
+    )

@@ -6,53 +6,22 @@ T8.19 and T8.23.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from barnabas.coordinator.group_state import GroupState
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import (
-    txn_offset_commit,
-)
 from tests.coordinator.coordinator_harness import (
+    NONE,
+    UNSTABLE,
     CoordinatorHarness,
+    G,
+    Make,
     codes_of,
-    partition_of,
+    of_many,
+    stable_codes,
 )
-
-G = partition_of("g")
-NONE = ErrorCode.NONE
-UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
-Make = Callable[..., CoordinatorHarness]
-
-
-def stable_codes(harness: CoordinatorHarness, *indexes: int, group: str = "g") -> list[ErrorCode]:
-    return codes_of(harness.fetch(group=group, topics={"orders": indexes or [0]}, is_stable=True))
-
-
-def of_many(group: str, *partitions: tuple[str, int, int], **fields: Any) -> Any:
-    """A request of several: topic, index and offset of each, in one topic entry each."""
-    return txn_offset_commit.TxnOffsetCommitRequest(
-        transactional_id="t",
-        group_id=group,
-        producer_id=7,
-        producer_epoch=0,
-        topics=[
-            txn_offset_commit.Topic(
-                name=topic,
-                partitions=[
-                    txn_offset_commit.Partition(
-                        partition_index=index, committed_offset=offset, committed_metadata=None
-                    )
-                ],
-            )
-            for topic, index, offset in partitions
-        ],
-        **fields,
-    )
-
 
 # -- what is refused ------------------------------------------------------------------------------
 

@@ -6,8 +6,6 @@ Source: docs/spec/transactions.md §4, checks T4.3, T4.4, T4.8 and T4.9.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -17,50 +15,23 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     offset_commit,
     offset_delete,
-    txn_offset_commit,
 )
 from barnabas.protocol.offsets_topic import OffsetKey, offset_value, parse_key
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.record import Record
 from tests.coordinator.coordinator_harness import (
+    NONE,
+    UNSTABLE,
     CoordinatorHarness,
+    G,
+    Make,
     codes_of,
+    of_many,
     partition_of,
+    stable_codes,
 )
 from tests.records.vectors import GOLDEN
-
-G = partition_of("g")
-NONE = ErrorCode.NONE
-UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
-Make = Callable[..., CoordinatorHarness]
-
-
-def stable_codes(harness: CoordinatorHarness, *indexes: int, group: str = "g") -> list[ErrorCode]:
-    return codes_of(harness.fetch(group=group, topics={"orders": indexes or [0]}, is_stable=True))
-
-
-def of_many(group: str, *partitions: tuple[str, int, int], **fields: Any) -> Any:
-    """A request of several: topic, index and offset of each, in one topic entry each."""
-    return txn_offset_commit.TxnOffsetCommitRequest(
-        transactional_id="t",
-        group_id=group,
-        producer_id=7,
-        producer_epoch=0,
-        topics=[
-            txn_offset_commit.Topic(
-                name=topic,
-                partitions=[
-                    txn_offset_commit.Partition(
-                        partition_index=index, committed_offset=offset, committed_metadata=None
-                    )
-                ],
-            )
-            for topic, index, offset in partitions
-        ],
-        **fields,
-    )
-
 
 # -- a transaction's way --------------------------------------------------------------------------
 

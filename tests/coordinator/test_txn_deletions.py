@@ -5,8 +5,6 @@ Source: docs/spec/transactions.md §4.6, check T4.6; docs/spec/coordinator.md §
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from barnabas.coordinator.offsets import TransactionalCommit
 from barnabas.coordinator.ports import Caller
 from barnabas.protocol.errors import ErrorCode
@@ -18,19 +16,13 @@ from barnabas.protocol.offsets_topic import offset_key
 from tests.coordinator.coordinator_harness import (
     CALLER,
     CODES,
+    NONE,
     CoordinatorHarness,
+    G,
+    Make,
     codes_of,
-    partition_of,
+    stable_codes,
 )
-
-G = partition_of("g")
-NONE = ErrorCode.NONE
-UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
-Make = Callable[..., CoordinatorHarness]
-
-
-def stable_codes(harness: CoordinatorHarness, *indexes: int, group: str = "g") -> list[ErrorCode]:
-    return codes_of(harness.fetch(group=group, topics={"orders": indexes or [0]}, is_stable=True))
 
 
 def forget(harness: CoordinatorHarness, index: int = 0) -> list[ErrorCode]:

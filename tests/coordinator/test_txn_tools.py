@@ -11,10 +11,14 @@ from barnabas.coordinator.ports import Caller
 from barnabas.protocol.audit_topic import tool_client_id
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import offset_commit, offset_delete
-from tests.coordinator.coordinator_harness import CALLER, CoordinatorHarness, codes_of
+from tests.coordinator.coordinator_harness import (
+    CALLER,
+    NONE,
+    UNSTABLE,
+    CoordinatorHarness,
+    codes_of,
+)
 
-NONE = ErrorCode.NONE
-UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 TOOL = Caller(tool_client_id("c1", "reset"), "10.0.0.9")
 
 

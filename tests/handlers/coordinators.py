@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.broker.handlers.transactional import TransactionalBatches
-from barnabas.broker.verification.asker import Question
+from barnabas.broker.verification.verifier import Question
 from barnabas.protocol.errors import ErrorCode
 from tests.replication.logs import NOW_MS
 

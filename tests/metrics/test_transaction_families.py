@@ -20,7 +20,7 @@ from tests.replication.logs import NOW_MS, a_batch, follow, lead, turns
 from tests.replication.test_last_stable_offset import append, in_transaction, marker
 from tests.storage.simulated import in_simulated_time
 from tests.verification.node_links import running
-from tests.verification.test_asker import THERE, Asking, answer
+from tests.verification.test_verifier import THERE, Asking, answer
 
 __all__ = ["context", "shelf"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.verification.asker import Codes, Question, TransactionVerifier
+from barnabas.broker.verification.verifier import Codes, Question, TransactionVerifier
 from barnabas.protocol.codec.compiler import decode, encode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import add_partitions_to_txn as messages
