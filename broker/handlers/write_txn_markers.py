@@ -1,7 +1,8 @@
 """WriteTxnMarkers: ends transactions in the partitions that this node leads.
 
-Coordinators send it on the inter-broker listener. On clients' listeners it is served, too, as by
-Kafka without an authorizer: ``kafka-transactions abort`` ends a hanging transaction so.
+Coordinators send it on the inter-broker listener, those of Apache Kafka beside us included. On
+clients' listeners it aborts a hanging transaction, as ``kafka-transactions abort`` asks for it, and
+nothing else: what a node may say in Kafka by CLUSTER_ACTION, a node says here by that listener.
 Source: docs/spec/transactions.md §3.5.
 """
 
@@ -36,14 +37,15 @@ class WriteTxnMarkersHandler:
     def write(self, call: Call) -> Answer:
         """Append all markers, each partition by itself; one that fails hinders no other."""
         codes = _Codes()
-        appending = in_turns(self._append_all(call.request, codes))
+        is_client = not call.peer.is_internal
+        appending = in_turns(self._append_all(call.request, codes, is_client=is_client))
         if appending is None:
             codes.all_begun()
             return codes.pending
         return _finish(appending, codes)
 
     def _append_all(
-        self, request: messages.WriteTxnMarkersRequest, codes: _Codes
+        self, request: messages.WriteTxnMarkersRequest, codes: _Codes, *, is_client: bool
     ) -> Generator[None, None, None]:
         turn = Turn()
         for marker in request.markers:
@@ -57,7 +59,7 @@ class WriteTxnMarkersHandler:
             for topic in marker.topics:
                 for index in topic.partition_indexes:
                     on_written = codes.expect(marker.producer_id, topic.name, index)
-                    self._writer.write(topic.name, index, end, on_written)
+                    self._writer.write(topic.name, index, end, on_written, is_client=is_client)
                     if turn.is_over(APPEND_STEPS):
                         yield
 

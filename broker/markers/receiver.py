@@ -10,6 +10,10 @@ completed by one queue of the partition, in the order of the log. An answer that
 group coordinator has taken the marker in would let the producer's next transaction begin, whose
 offsets would be mixed with those of this one (KAFKA-17507).
 
+A marker that a client sends may only do what a tool needs: abort what hangs. Any other could commit
+what its producer aborts, or claim a coordinator epoch after which the true markers of that producer
+are refused, and its next transaction holds back readers for ever.
+
 Source: docs/spec/transactions.md §3.5, §4.5 and §5.1.
 """
 
@@ -23,6 +27,7 @@ from typing import Protocol
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.storage.producers.ongoing_transactions import NO_TRANSACTION
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import build_batch
@@ -69,14 +74,24 @@ class MarkerWriter:
         self._now_ms = now_ms
         self._timeout_s = timeout_ms / 1000
 
-    def write(self, topic: str, index: int, end: TransactionEnd, on_written: OnWritten) -> None:
+    def write(
+        self,
+        topic: str,
+        index: int,
+        end: TransactionEnd,
+        on_written: OnWritten,
+        *,
+        is_client: bool = False,
+    ) -> None:
         """Write one marker; ``on_written`` is called once, perhaps before this returns.
 
         NONE when the marker is committed; 3, 6, 7, 19, 47, 52, 56 as for a produce; -1 for an
-        epoch that no producer has.
+        epoch that no producer has; 31 for what only a coordinator may say.
         """
         try:
             partition = self._led(topic, index)
+            if is_client:
+                _check_client(partition, end)
             batch = marker_batch(end, self._now_ms())
             appended = partition.append(batch, acks=-1, is_client=False)
         except Refused as refusal:
@@ -115,6 +130,25 @@ class MarkerWriter:
         if hosted.log.is_offline:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         return hosted
+
+
+def _check_client(partition: Partition, end: TransactionEnd) -> None:
+    """Raises Refused(31) unless the marker does no more than abort what is open, as it stands.
+
+    A coordinator epoch above the known one would shut out the coordinator itself; 0 is what tools
+    say where none is known. First 6: a tool then looks for the leader anew.
+    """
+    if not partition.is_leader:
+        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    known = partition.log.producers.get(end.producer_id)
+    if (
+        end.is_commit
+        or known is None
+        or known.transaction_start == NO_TRANSACTION
+        or end.producer_epoch != known.epoch
+        or end.coordinator_epoch > max(known.coordinator_epoch, 0)
+    ):
+        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a marker that only nodes may write")
 
 
 class _PendingMarker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from barnabas.protocol.messages import write_txn_markers as messages
 from barnabas.protocol.records.control import Marker
 from tests.handlers.conftest import context, shelf
 from tests.handlers.conftest import replicas as replicas
-from tests.handlers.peer import answered, call, over_the_wire
+from tests.handlers.peer import SomePeer, answered, call, over_the_wire
 from tests.records.vectors import GOLDEN
 from tests.replication.logs import NOW_MS, ManualLogManager, a_batch, follow, lead, turns
 from tests.replication.test_last_stable_offset import append, in_transaction, marker
@@ -47,13 +48,21 @@ class Receiving:
     ) -> None:
         self.ended.append((partition, producer_id, is_commit, marker_offset))
 
-    def write(self, *markers: messages.Marker, version: int = 1) -> Any:
-        return self.handler.write(
-            call(messages.WriteTxnMarkersRequest(markers=list(markers)), version)
-        )
+    def write(self, *markers: messages.Marker, version: int = 1, is_client: bool = False) -> Any:
+        """Of a coordinator on another node, or of a client."""
+        peer = SomePeer() if is_client else SomePeer("INTERNAL", is_internal=True)
+        request = messages.WriteTxnMarkersRequest(markers=list(markers))
+        return self.handler.write(call(request, version, peer=peer))
 
-    def codes(self, *markers: messages.Marker) -> list[tuple[int, list[tuple[str, int, int]]]]:
-        return told(answered(self.write(*markers)))
+    def codes(
+        self, *markers: messages.Marker, is_client: bool = False
+    ) -> list[tuple[int, list[tuple[str, int, int]]]]:
+        return told(answered(self.write(*markers, is_client=is_client)))
+
+    def code(self, marker: messages.Marker, *, is_client: bool = False) -> int:
+        """Of a marker for one partition."""
+        [(_, [(_, _, code)])] = self.codes(marker, is_client=is_client)
+        return code
 
 
 def told(answer: Any) -> list[tuple[int, list[tuple[str, int, int]]]]:
@@ -184,6 +193,76 @@ async def test_the_epoch_of_a_marker_is_judged(
     """Golden: "epoch -1 lower: -1"."""
     assert receiving.codes(ending("t", epoch=1)) == [(PID, [("t", 0, 0)])]
     assert receiving.codes(ending("t", epoch=epoch)) == [(PID, [("t", 0, code)])]
+
+
+# -- markers of clients ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", [-1, 5])
+async def test_a_client_may_abort_what_is_open(
+    receiving: Receiving, replicas: ReplicaManager, known: int
+) -> None:
+    """T3.11: what kafka-transactions sends, the epochs in the log; 0 where none is known."""
+    partition = replicas.led("t", 0)
+    if known >= 0:
+        append(partition, marker(PID, coordinator_epoch=known))
+    append(partition, in_transaction(PID))
+    abort = ending("t", coordinator=max(known, 0), commit=False)
+    assert receiving.code(abort, is_client=True) == 0
+    assert partition.last_stable_offset == partition.log.end_offset
+    assert len(partition.log.aborted_in(0, 300)) == 1
+    append(partition, in_transaction(PID, 1))  # its owner goes on in its epoch
+    assert receiving.code(ending("t", coordinator=max(known, 0))) == 0
+
+
+FORGED = {
+    "a commit": ending("t", epoch=3),
+    "a coordinator epoch of none": ending("t", epoch=3, coordinator=2**31 - 1, commit=False),
+    "the next coordinator epoch": ending("t", epoch=3, coordinator=1, commit=False),
+    "the next producer epoch": ending("t", epoch=4, commit=False),
+    "the former producer epoch": ending("t", epoch=2, commit=False),
+    "no producer epoch": ending("t", epoch=-1, commit=False),
+    "a producer without a transaction": ending("t", producer=8, epoch=3, commit=False),
+    "a producer that is not known": ending("t", producer=9, epoch=3, commit=False),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+async def test_a_forged_marker_is_refused_and_changes_nothing(
+    receiving: Receiving, replicas: ReplicaManager, forged: messages.Marker
+) -> None:
+    """T3.11: else the coordinator's own would be refused, and readers wait for ever."""
+    partition = replicas.led("t", 0)
+    append(partition, in_transaction(8, epoch=3), marker(8, epoch=3), in_transaction(PID, epoch=3))
+    known, end = deepcopy(dict(partition.log.producers)), partition.log.end_offset
+    assert receiving.code(forged, is_client=True) == 31
+    assert (dict(partition.log.producers), partition.log.end_offset) == (known, end)
+    assert partition.last_stable_offset == 2
+    assert receiving.code(ending("t", epoch=3)) == 0
+    assert partition.last_stable_offset == partition.log.end_offset
+    assert partition.log.aborted_in(0, 300) == []
+    assert receiving.code(ending("t", epoch=3, commit=False), is_client=True) == 31  # it is over
+
+
+async def test_an_older_coordinator_epoch_of_a_client_is_refused_as_a_deposed_coordinators(
+    receiving: Receiving, replicas: ReplicaManager
+) -> None:
+    append(replicas.led("t", 0), marker(PID, coordinator_epoch=5), in_transaction(PID))
+    assert receiving.code(ending("t", coordinator=4, commit=False), is_client=True) == 52
+
+
+async def test_a_client_that_asks_the_wrong_node_is_told_to_look_anew(
+    receiving: Receiving, replicas: ReplicaManager
+) -> None:
+    lead(replicas, "followed")
+    follow(replicas, "followed")
+    asked = ending("followed", "nowhere", commit=False)
+    assert receiving.codes(asked, is_client=True) == [
+        (PID, [("followed", 0, 6), ("nowhere", 0, 3)])
+    ]
+
+
+# -- what every marker is answered ----------------------------------------------------------------
 
 
 async def test_each_partition_has_its_own_code(

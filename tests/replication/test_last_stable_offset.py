@@ -30,12 +30,12 @@ class Listening:
         self.is_over = True
 
 
-def in_transaction(producer: int, sequence: int = 0) -> bytearray:
+def in_transaction(producer: int, sequence: int = 0, *, epoch: int = 0) -> bytearray:
     return build_batch(
         [(b"key", b"value")],
         timestamp_ms=NOW_MS,
         producer_id=producer,
-        producer_epoch=0,
+        producer_epoch=epoch,
         base_sequence=sequence,
         is_transactional=True,
     )
