@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.coordinator.cooperative import CooperativeScheduler
 from barnabas.coordinator.terms import LoadState
 from barnabas.coordinator.timer import Deadline, TimerQueue
 from barnabas.protocol.errors import ErrorCode
@@ -88,6 +89,7 @@ class Completions:
         journal: TransactionJournal,
         transitions: Transitions,
         timers: TimerQueue,
+        scheduler: CooperativeScheduler,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
     ) -> None:
@@ -95,6 +97,7 @@ class Completions:
         self._journal = journal
         self._transitions = transitions
         self._timers = timers
+        self._scheduler = scheduler
         self._loop = loop
         self._now_ms = now_ms
         self.completed = 0
@@ -134,11 +137,12 @@ class Completions:
         ]
         if stale:
             self._markers.drop(term.partition)
-        for completion in stale:
-            self._replace(completion)
+            self._scheduler.run(stale, self._replace)
 
     def _replace(self, former: Completion) -> None:
         """Another object in its place, so that answers to come for the former one are ignored."""
+        if not former.is_current:
+            return  # replaced, or the term ended, before its turn came
         transaction = former.transaction
         self.end(transaction)
         completion = Completion(transaction, former.metadata, former.began)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Generator
+from functools import partial
+from typing import Final
 
 from barnabas.coordinator.cooperative import CooperativeScheduler
 from barnabas.coordinator.fold import Folding
@@ -35,10 +37,13 @@ from .replay import TransactionReplay
 from .timeouts import Timeouts
 from .transaction_end import TransactionEnd
 from .transaction_registry import TransactionRegistry, TransactionTerm
-from .transaction_state import PREPARED
+from .transaction_state import PREPARED, TransactionState
 from .transitions import Transitions
 
 log = logging.getLogger(__name__)
+
+VALUE_BYTES_AN_ITEM: Final = 64
+"""A value has 4 bytes a partition, each with a marker of its own: 16 cost about what an id does."""
 
 
 class TransactionCoordinator:
@@ -73,7 +78,10 @@ class TransactionCoordinator:
         self._journal = journal = TransactionJournal(log, loop, now_ms)
         self._gate = Gate(self.registry, lease_problem, loop)
         transitions = Transitions(journal, config)
-        self.completions = Completions(markers, journal, transitions, self._timers, loop, now_ms)
+        scheduler = self._scheduler = CooperativeScheduler(loop)
+        self.completions = Completions(
+            markers, journal, transitions, self._timers, scheduler, loop, now_ms
+        )
         self.ends = end = TransactionEnd(transitions, self.completions, now_ms)
         timeouts = self._timeouts = Timeouts(self._timers, end, config, now_ms)
         self.expiration = TransactionExpiration(self.registry, journal, config, loop, now_ms)
@@ -84,7 +92,6 @@ class TransactionCoordinator:
         self.init_producer_id = InitProducerIdHandler(
             self.registry, self._gate, producer_ids, transitions, end, config, now_ms
         ).init_producer_id
-        scheduler = CooperativeScheduler(loop)
         adding = AddPartitionsHandler(self._gate, topics, transitions, timeouts, scheduler, now_ms)
         self.add_partitions_to_txn = adding.add_partitions_to_txn
         self.add_offsets_to_txn = adding.add_offsets_to_txn
@@ -178,17 +185,31 @@ class TransactionCoordinator:
     def _on_loaded(self, term: TransactionTerm, replay: TransactionReplay) -> None:
         """Serve a partition, and go on with what was begun by those who led it before.
 
-        Decided ends are completed at once: until then readers of their partitions wait.
+        Decided ends are completed at once, since readers of their partitions wait; 100,000 of them
+        over many turns of the loop. An id whose turn has not come is served as it is in the log: a
+        prepared one answers by the table of states, an open one may be ended by its client.
         """
-        unfinished = self.registry.install(term, replay)
+        self.registry.install(term, replay)
         if not self.loader:
             self.when_loaded()
-        for transaction in unfinished:
-            if transaction.state in PREPARED:
-                self.completions.begin(transaction)
-            else:
-                self._timeouts.resume(transaction)
+        self._scheduler.run(
+            list(replay.unfinished),
+            partial(self._resume, term),
+            weigh=lambda key: 1 + len(replay.values.get(key, b"")) // VALUE_BYTES_AN_ITEM,
+        )
         self._gate.retry(term.partition)
+
+    def _resume(self, term: TransactionTerm, key: bytes) -> None:
+        """Go on with a transaction that was open or about to end when its partition was loaded."""
+        transaction = term.find_by_key(key)
+        if transaction is None:
+            return  # the term is over
+        term.note(transaction)
+        if transaction.state in PREPARED:
+            if transaction.completion is None:
+                self.completions.begin(transaction)
+        elif transaction.state is TransactionState.ONGOING and transaction.deadline is None:
+            self._timeouts.resume(transaction)
 
 
 class TransactionFolding(Folding[TransactionTerm, TransactionReplay, TransactionReplay]):

@@ -91,17 +91,9 @@ class TransactionRegistry(TermRegistry[TransactionTerm]):
         """What is kept for an id whose partition is owned here; None for an unknown one."""
         return self.term_of(transactional_id).find(transactional_id)
 
-    def install(self, term: TransactionTerm, replay: TransactionReplay) -> list[Transaction]:
-        """Own the partition of ``term`` with everything that was read of it, in one step.
-
-        Gives the ids with a transaction that is open or about to end.
-        """
+    def install(self, term: TransactionTerm, replay: TransactionReplay) -> None:
+        """Own the partition of ``term`` with everything that was read of it, in one step."""
         assert not term.stored
         assert not term.transactions
         term.stored = replay.values
-        for key in replay.unfinished:
-            transaction = term.find_by_key(key)
-            assert transaction is not None
-            term.note(transaction)
         self.own(term)
-        return list(term.unfinished)

@@ -5,11 +5,16 @@ Source: docs/spec/transactions.md §3.2, §3.3 and §10.2.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
+from barnabas.coordinator.cooperative import ITEMS_PER_TURN
 from barnabas.coordinator.ports import TRANSACTION_TOPIC
+from barnabas.coordinator.transactions.transaction import Metadata
 from barnabas.coordinator.transactions.transaction_record import key_of, value_of
 from barnabas.coordinator.transactions.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
@@ -142,6 +147,193 @@ def test_what_was_pending_is_not_pending_in_the_next_term(
     transactions.turn()
     assert transactions.metadata().partitions == (("orders", 0), ("orders", 1))
     assert transactions.commit(producer) is ErrorCode.NONE
+
+
+# -- very many of them -----------------------------------------------------------------------------
+
+
+MANY = 10 * ITEMS_PER_TURN + 1
+
+
+def inherit(
+    transactions: TransactionsHarness,
+    state: TransactionState,
+    *,
+    partitions: int = 1,
+    count: int = MANY,
+) -> list[str]:
+    """Ids of one partition of the log that another node left in a state; not elected yet."""
+    names = [name for name in (f"id-{i}" for i in range(4 * count)) if partition_of(name) == T]
+    hosted = transactions.log.partition(T)
+    for number, name in enumerate(names[:count]):
+        metadata = Metadata(
+            producer_id=number,
+            producer_epoch=3,
+            timeout_ms=60_000,
+            state=state,
+            partitions=tuple(("orders", index) for index in range(partitions)),
+            updated_ms=transactions.now_ms(),
+            started_ms=transactions.now_ms(),
+        )
+        hosted.append(build_batch([(key_of(name), value_of(metadata))], timestamp_ms=1))
+    hosted.high_watermark = hosted.end
+    return names[:count]
+
+
+def turns_until_all_are_sent(transactions: TransactionsHarness, count: int) -> list[int]:
+    """How many of so many inherited transactions have begun to complete, turn by turn."""
+    transactions.markers.is_prompt = False
+    transactions.elect(T, 5)
+    seen: list[int] = [0]
+
+    def are_all_sent() -> bool:
+        seen.append(len(transactions.markers.writes))
+        return seen[-1] == count
+
+    run_until(transactions, are_all_sent)
+    return [later - earlier for earlier, later in pairwise(seen) if later > earlier]
+
+
+def run_until(transactions: TransactionsHarness, is_reached: Callable[[], bool]) -> None:
+    """Run the loop, and ask once in each of its turns."""
+
+    async def watch() -> None:
+        for _ in range(1000):
+            if is_reached():
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("it never is")
+
+    transactions.loop.run_until_complete(watch())
+
+
+@pytest.mark.parametrize(
+    ("partitions", "most"), [(1, ITEMS_PER_TURN), (8, ITEMS_PER_TURN // 2), (5000, 1)]
+)
+def test_very_many_decided_ends_are_completed_over_many_turns(
+    make_transactions: Callable[..., TransactionsHarness], partitions: int, most: int
+) -> None:
+    """One partition of the log must not hold up whatever else the node does."""
+    transactions = make_transactions(is_elected=False)
+    count = MANY if most > 1 else 5
+    names = inherit(transactions, STATE.PREPARE_COMMIT, partitions=partitions, count=count)
+    begun = turns_until_all_are_sent(transactions, count)
+    assert max(begun) <= most
+    assert len(begun) >= count // most
+    transactions.markers.write_all()
+    transactions.turn(100)
+    assert {transactions.state(name) for name in names} == {STATE.COMPLETE_COMMIT}
+    assert not transactions.coordinator.registry.term_of(names[0]).unfinished
+
+
+def test_an_id_whose_turn_has_not_come_answers_by_its_state(
+    make_transactions: Callable[..., TransactionsHarness],
+) -> None:
+    transactions = make_transactions(is_elected=False)
+    names = inherit(transactions, STATE.PREPARE_COMMIT)
+    last, producer = names[0], (0, 3)
+    transactions.markers.is_prompt = False
+    transactions.elect(T, 5)
+    asked = transactions.hand_in_end(producer, name=last)  # waits for the load
+    run_until(transactions, lambda: asked.is_answered)
+    assert transactions.transaction(last).completion is None
+    assert len(transactions.markers.writes) < MANY
+    assert asked.code is ErrorCode.CONCURRENT_TRANSACTIONS
+    told = {
+        transactions.hand_in_end(producer, name=last).code,
+        identity(transactions.hand_in_init(last))[0],
+        *codes(transactions.hand_in_add(producer, {"orders": [1]}, name=last)).values(),
+        *codes(transactions.hand_in_verify(producer, {"orders": [0]}, last)).values(),
+    }
+    assert told == {ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert transactions.transaction(last).completion is None
+    transactions.turn(100)
+    assert len(transactions.markers.writes) == MANY
+    transactions.markers.write_all()
+    transactions.turn(100)
+    assert transactions.commit(producer, name=last) is ErrorCode.NONE
+
+
+def test_open_transactions_whose_turn_has_not_come_are_ended_by_their_clients_or_time_out(
+    make_transactions: Callable[..., TransactionsHarness],
+) -> None:
+    transactions = make_transactions(is_elected=False)
+    names = inherit(transactions, STATE.ONGOING)
+    left, grown, ended = names[:3]  # the fold gives the first ones last
+    transactions.elect(T, 5)
+    asked = [
+        transactions.hand_in_end((2, 3), name=ended),
+        transactions.hand_in_add((1, 3), {"orders": [1]}, name=grown),
+    ]
+    run_until(transactions, lambda: asked[-1].is_answered)
+    assert transactions.transaction(left).deadline is None
+    assert asked[0].code is ErrorCode.NONE
+    assert set(codes(asked[1]).values()) == {ErrorCode.NONE}
+    transactions.turn(100)
+    assert transactions.state(ended) is STATE.COMPLETE_COMMIT
+    assert transactions.metadata(grown).partitions == (("orders", 0), ("orders", 1))
+    transactions.wait(61)
+    transactions.turn(100)
+    assert {transactions.state(name) for name in names} == {
+        STATE.COMPLETE_COMMIT,
+        STATE.COMPLETE_ABORT,
+    }
+    assert sum(transactions.state(name) is STATE.COMPLETE_COMMIT for name in names) == 1
+
+
+def test_a_term_that_ends_before_all_were_gone_on_with_leaves_nothing_behind(
+    make_transactions: Callable[..., TransactionsHarness],
+) -> None:
+    transactions = make_transactions(is_elected=False)
+    inherit(transactions, STATE.PREPARE_COMMIT)
+    transactions.markers.is_prompt = False
+    transactions.elect(T, 5)
+    run_until(transactions, lambda: bool(transactions.markers.writes))
+    begun = len(transactions.markers.writes)
+    assert begun < MANY
+    transactions.resign(T, 6)
+    transactions.turn(100)
+    assert len(transactions.markers.writes) == begun
+    assert not any(write.is_current() for write in transactions.markers.writes)
+    transactions.elect(T, 7)
+    transactions.turn(100)
+    again = transactions.markers.writes[begun:]
+    assert (len(again), {write.coordinator_epoch for write in again}) == (MANY, {7})
+
+
+def test_a_higher_epoch_sends_very_many_ends_again_over_many_turns(
+    make_transactions: Callable[..., TransactionsHarness],
+) -> None:
+    """T8.6; those whose turn has not come when the next epoch comes are sent under that alone."""
+    transactions = make_transactions(is_elected=False)
+    inherit(transactions, STATE.PREPARE_COMMIT)
+    turns_until_all_are_sent(transactions, MANY)
+    transactions.elect(T, 6)
+    sent = len(transactions.markers.writes)
+    assert MANY < sent < 2 * MANY
+    transactions.elect(T, 7)
+    transactions.turn(100)
+    epochs = [write.coordinator_epoch for write in transactions.markers.writes[sent:]]
+    assert epochs.count(7) == MANY
+    assert set(epochs) == {7}
+    assert sum(write.is_current() for write in transactions.markers.writes) == MANY
+
+
+def test_a_higher_epoch_before_all_were_gone_on_with_sends_every_end_once_under_it(
+    make_transactions: Callable[..., TransactionsHarness],
+) -> None:
+    """T8.6: the leader stays leader."""
+    transactions = make_transactions(is_elected=False)
+    inherit(transactions, STATE.PREPARE_COMMIT)
+    transactions.markers.is_prompt = False
+    transactions.elect(T, 5)
+    run_until(transactions, lambda: bool(transactions.markers.writes))
+    begun = len(transactions.markers.writes)
+    assert begun < MANY
+    transactions.elect(T, 6)
+    transactions.turn(100)
+    current = [write for write in transactions.markers.writes[begun:] if write.is_current()]
+    assert (len(current), {write.coordinator_epoch for write in current}) == (MANY, {6})
 
 
 # -- loads ---------------------------------------------------------------------------------------
