@@ -25,9 +25,9 @@ from tests.coordinator.coordinator_harness import (
 )
 
 
-def forget(harness: CoordinatorHarness, index: int = 0) -> list[ErrorCode]:
+def forget(harness: CoordinatorHarness, index: int = 0, group: str = "g") -> list[ErrorCode]:
     request = offset_delete.OffsetDeleteRequest(
-        group_id="g",
+        group_id=group,
         topics=[
             offset_delete.Topic(
                 name="orders", partitions=[offset_delete.Partition(partition_index=index)]
