@@ -152,3 +152,71 @@ def test_a_tombstone_of_a_former_term_removes_nothing_from_the_present_one(
     transactions.elect(T, 2)
     transactions.turn()
     assert transactions.begin() == (1001, 1)
+
+
+# -- clocks that jump -----------------------------------------------------------------------------
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize("is_reloaded", [True, False])
+def test_a_clock_that_jumps_forwards_expires_idle_ids_and_no_open_transaction(
+    transactions: TransactionsHarness, is_reloaded: bool
+) -> None:
+    """An id's age is told by the wall clock, as it is kept in the log."""
+    idle, open_one = transactions.begin("idle"), transactions.begin("open")
+    transactions.add(open_one, name="open")
+    if is_reloaded:
+        transactions.reload()
+    transactions.clock_jump_ms = HOUR_MS
+    transactions.wait(1.5)
+    assert transactions.coordinator.registry.find("idle") is None
+    assert transactions.commit(idle, name="idle") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert transactions.begin("idle", producer=idle) == (1003, 0)
+    assert transactions.state("open") is STATE.ONGOING
+    assert transactions.commit(open_one, name="open") is ErrorCode.NONE
+    assert transactions.states("open")[-1] == "CompleteCommit"
+
+
+@pytest.mark.parametrize("is_reloaded", [True, False])
+def test_a_clock_that_jumps_backwards_keeps_ids_until_it_has_caught_up(
+    transactions: TransactionsHarness, is_reloaded: bool
+) -> None:
+    transactions.begin()
+    transactions.clock_jump_ms = -HOUR_MS
+    if is_reloaded:
+        transactions.reload()
+    transactions.wait(30)
+    assert transactions.coordinator.registry.find("t") is not None
+    transactions.clock_jump_ms = 0
+    transactions.wait(1.5)
+    assert transactions.coordinator.registry.find("t") is None
+
+
+def test_an_id_that_was_used_under_a_clock_that_was_ahead_lives_longer_and_goes_on(
+    transactions: TransactionsHarness,
+) -> None:
+    transactions.clock_jump_ms = HOUR_MS
+    producer = transactions.begin()
+    transactions.clock_jump_ms = 0
+    transactions.wait(30)
+    transactions.add(producer)
+    assert transactions.commit(producer) is ErrorCode.NONE
+    transactions.turn()
+    assert transactions.list().transaction_states[0].transaction_state == "CompleteCommit"
+    transactions.wait(8)
+    assert transactions.coordinator.registry.find("t") is not None
+    transactions.wait(4)
+    assert transactions.coordinator.registry.find("t") is None
+
+
+def test_a_jump_there_and_back_between_two_looks_changes_nothing(
+    transactions: TransactionsHarness,
+) -> None:
+    producer = transactions.begin()
+    transactions.wait(0.3)
+    for jump_ms in (HOUR_MS, -HOUR_MS, 0):
+        transactions.clock_jump_ms = jump_ms
+        transactions.wait(0.1)
+    transactions.wait(5)
+    assert set(codes(transactions.add(producer)).values()) == {ErrorCode.NONE}
