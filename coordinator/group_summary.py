@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from .group import Group
@@ -49,6 +50,32 @@ def group_summaries(registry: GroupRegistry) -> Iterator[GroupSummary]:
     for group in registry:
         if group.state is not GroupState.DEAD:
             yield summarize(group)
+
+
+@dataclass(slots=True)
+class StagedCounts:
+    """What open transactions hold at a moment."""
+
+    offsets: int = 0
+    """Offsets that wait for a marker; twice where two producers have the same one."""
+    producers: int = 0
+    """Whose transactions these are; once in each offsets partition that has some."""
+
+
+def count_staged(registry: GroupRegistry, counts: StagedCounts) -> Iterator[None]:
+    """Fill in ``counts``; yields often, so that others have the loop in between.
+
+    Only groups with such offsets are looked at: commits keep no count, and a node may know many.
+    """
+    for term in registry.terms():
+        for producer_id, group_ids in list(term.open_groups.items()):
+            before = counts.offsets
+            for group_id in list(group_ids):
+                group = term.groups.get(group_id)
+                if group is not None:
+                    counts.offsets += len(group.offsets.transactional.get(producer_id, ()))
+                yield
+            counts.producers += counts.offsets > before
 
 
 def partitions_by_load_state(registry: GroupRegistry) -> Counter[LoadState]:

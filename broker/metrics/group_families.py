@@ -12,7 +12,11 @@ from typing import Any
 from barnabas.broker.settings.metrics_settings import MetricsSettings
 from barnabas.client.cluster import TopicPartition
 from barnabas.coordinator.group_coordinator import GroupCoordinator
-from barnabas.coordinator.group_summary import partitions_by_load_state
+from barnabas.coordinator.group_summary import (
+    StagedCounts,
+    count_staged,
+    partitions_by_load_state,
+)
 
 from .exposition import Sample, family, single
 from .group_lag_monitor import GroupLag, LagReport, PartitionLag
@@ -39,9 +43,13 @@ def coordinator_families(coordinator: GroupCoordinator, result: LagReport) -> It
         ],
     )
     offsets = sum(len(group.seen.offsets) for group in result.groups) + result.beyond
-    loader = coordinator.loader
+    staged, loader = StagedCounts(), coordinator.loader
+    for _ in count_staged(coordinator.registry, staged):
+        yield ""  # so that the scrape may pause
     for name, kind, meaning, value in (
         ("offsets_cache_entries", "gauge", "Committed offsets kept here.", offsets),
+        ("staged_offsets", "gauge", "Offsets inside of open transactions.", staged.offsets),
+        ("staged_offsets_producers", "gauge", "Producers of these.", staged.producers),
         ("offsets_without_lag", "gauge", "Too many to find their lag.", result.beyond),
         ("offsets_expired_total", "counter", "Offsets expired.", coordinator.expiration.expired),
         ("audit_records_total", "counter", "Changes recorded.", coordinator.audit_trail.written),
