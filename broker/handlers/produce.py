@@ -14,8 +14,8 @@ from barnabas.broker.replication.purgatory import DelayedProduce
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.storage.producers.verification_guards import VerificationGuard
+from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.names import is_internal
@@ -40,7 +40,7 @@ from .transactional import (
 )
 
 ADMIN_CLIENT = "__admin_client"
-"""The one client id that may write to internal topics."""
+"""The one client id that may write group offsets as records, as at Kafka."""
 STORAGE_ERROR_SINCE = 4
 """Older producers do not know 56: they are told 6, and ask somebody else."""
 LEADERS_SINCE = 10
@@ -425,8 +425,13 @@ def _all_refused(call: Call, refusal: Refused) -> messages.ProduceResponse | Non
 
 
 def _may_write(call: Call, topic: str) -> bool:
-    """Whether a peer may write to an internal topic: what nodes say of changes, only nodes say."""
-    return call.peer.is_internal if topic == AUDIT_TOPIC else call.client_id == ADMIN_CLIENT
+    """Whether a peer may write to an internal topic: what nodes say of changes, only nodes say.
+
+    So it is with the transaction log, where Kafka believes a client id: the next coordinator that
+    loads a record takes it for decided, and would commit or abort anybody's transaction.
+    """
+    is_of_groups = topic == OFFSETS_TOPIC
+    return call.client_id == ADMIN_CLIENT if is_of_groups else call.peer.is_internal
 
 
 RULES_MAX = 1000

@@ -54,8 +54,8 @@ async def _compacted(directory: Path, written: MemoryPartition) -> tuple[MemoryP
     harness.roll()
     await harness.clean()
     assert harness.log.end_offset == written.end
-    data = read_all(harness.log)
-    batches = [bytearray(data[at : at + size]) for at, size in batch.iterate(data)]
+    read = read_all(harness.log)
+    batches = [bytearray(read[at : at + size]) for at, size in batch.iterate(read)]
     await harness.close()
     left = MemoryPartition(batches=batches, end=written.end, high_watermark=written.end)
     return left, _record_count(written) - _record_count(left)
@@ -173,7 +173,7 @@ def tell_offsets(node: CoordinatorHarness, rng: Random) -> None:
                 node.txn_commit(number, group=group, index=index, producer_id=producer)
             case "end":
                 end(node, rng, rng.choice([7, 8]))
-            case "forget":
+            case _:
                 forget(node, index, group)
     for producer in (7, 8):
         end(node, rng, producer)

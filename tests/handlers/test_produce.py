@@ -125,17 +125,19 @@ async def test_each_partition_has_its_own_code(
     assert [result.base_offset for result in results(answer)] == [-1, -1, -1, -1, 0, -1]
 
 
-@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-async def test_only_the_admin_client_writes_to_internal_topics(
-    handler: ProduceHandler, replicas: ReplicaManager, topic: str
+@pytest.mark.parametrize(
+    ("topic", "code"), [("__consumer_offsets", 0), ("__transaction_state", 17)]
+)
+async def test_only_the_admin_client_writes_to_internal_topics_and_only_group_offsets(
+    handler: ProduceHandler, replicas: ReplicaManager, topic: str, code: int
 ) -> None:
-    """docs/spec/transactions.md §1.1: the transaction log is internal as the offsets topic is."""
+    """docs/spec/transactions.md §1.1: a client id decides nobody's transaction."""
     lead(replicas, topic)
     wanted = request((topic, a_batch()))
     refused = answered(handler.produce(call(wanted, 9)))
     assert results(refused)[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    allowed = answered(handler.produce(call(wanted, 9, client_id="__admin_client")))
-    assert results(allowed)[0].error_code == 0
+    asked = answered(handler.produce(call(wanted, 9, client_id="__admin_client")))
+    assert results(asked)[0].error_code == code
 
 
 async def test_bad_records_are_named_one_by_one(
