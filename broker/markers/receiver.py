@@ -40,7 +40,11 @@ from barnabas.protocol.records.control import Marker, encode_marker
 OnWritten = Callable[[ErrorCode], None]
 
 ANSWER_MS: Final = 500
-"""How long an answer waits for a marker to be committed. Kafka: request.timeout.ms."""
+"""How long an answer to a coordinator waits for a marker to be committed.
+
+Kafka: request.timeout.ms. So long waits a client's tool, which has nothing else to ask and does not
+ask twice.
+"""
 REMEMBERED_S: Final = 60
 """A marker that was committed when nobody waited; who sent it asks again within a second or two."""
 
@@ -76,11 +80,12 @@ class MarkerWriter:
         now_ms: Callable[[], int],
         timeout_ms: int,
     ) -> None:
-        """``timeout_ms`` bounds the wait for replicas if it is below :data:`ANSWER_MS`."""
+        """``timeout_ms`` bounds every wait for replicas."""
         self._replicas = replicas
         self._transaction_ended = transaction_ended
         self._loop = loop
         self._now_ms = now_ms
+        self._clients_wait_s = timeout_ms / 1000
         self._wait_s = min(timeout_ms, ANSWER_MS) / 1000
         self._unanswered: dict[tuple[Partition, TransactionEnd], _WrittenMarker] = {}
         """Markers in the log that nobody was told of yet."""
@@ -114,7 +119,8 @@ class MarkerWriter:
             self._forget(partition, end, written)
             on_written(ErrorCode.NONE)
         else:
-            written.add(_Waiter(on_written, self._loop, self._wait_s))
+            wait_s = self._clients_wait_s if is_client else self._wait_s
+            written.add(_Waiter(on_written, self._loop, wait_s))
 
     def _append(self, partition: Partition, end: TransactionEnd) -> _WrittenMarker:
         """Raises Refused."""

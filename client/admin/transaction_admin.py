@@ -207,8 +207,14 @@ class TransactionAdmin(LogOffsets):
             transaction = await self.open_transaction(partition, start_offset)
             if transaction is None:
                 return has_sent
-            has_sent = True
-            await self._write_abort_marker(transaction)
+            had_sent, has_sent = has_sent, True
+            try:
+                await self._write_abort_marker(transaction)
+            except KafkaError as error:
+                is_refused = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                if not is_refused or await self.open_transaction(partition, start_offset):
+                    raise
+                return had_sent  # nodes of ours refuse it where it has ended meanwhile
             return True
 
         return await self._retried(attempt)

@@ -373,6 +373,30 @@ def test_markers_of_other_partitions_pass_one_that_commits_nothing(
     in_simulated_time(script)()
 
 
+def test_a_tool_is_answered_when_its_marker_is_committed_or_the_request_times_out(
+    replicas: ReplicaManager,
+) -> None:
+    """kafka-transactions takes a 7 for a failure, and does not ask again."""
+
+    async def script() -> None:
+        loop = asyncio.get_running_loop()
+        lead(replicas, "r", replicas=[1, 2], isr=[1, 2])
+        append(replicas.led("r", 0), in_transaction(PID), in_transaction(8))
+        receiving = Receiving(replicas)
+        pending = receiving.write(ending("r", commit=False), is_client=True)
+        await asyncio.sleep(20)
+        replicas.led("r", 0).follower_fetched(2, 3, 0)
+        assert told(pending.answer) == [(PID, [("r", 0, 0)])]
+        pending, began = (
+            receiving.write(ending("r", producer=8, commit=False), is_client=True),
+            loop.time(),
+        )
+        assert told(await response_of(pending)) == [(8, [("r", 0, 7)])]
+        assert loop.time() - began == 30
+
+    in_simulated_time(script)()
+
+
 async def test_a_shorter_request_timeout_bounds_the_wait(replicas: ReplicaManager) -> None:
     lead(replicas, "r", replicas=[1, 2], isr=[1, 2])
     pending = Receiving(replicas, timeout_ms=1).write(ending("r"))

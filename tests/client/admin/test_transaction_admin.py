@@ -52,6 +52,8 @@ class ScriptedTransactions:
         self.marker_codes: list[ErrorCode] = []
         self.markers: list[write_txn_markers.Marker] = []
         self.loses_answers = False
+        self.ends_first = False
+        """The transaction has ended when a marker arrives."""
         for number, broker in self.brokers.items():
             broker.answers = {
                 ApiKey.METADATA: self.metadata,
@@ -176,6 +178,8 @@ class ScriptedTransactions:
         code = self.marker_codes.pop(0) if self.marker_codes else ErrorCode.NONE
         if number != self.leader:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.ends_first:
+            self.producers[0] = []
         if not code:
             self.markers.append(marker)
             self.producers[0] = []
@@ -418,6 +422,17 @@ async def test_an_abort_that_is_refused_is_told(nodes: ScriptedTransactions, adm
         await admin.abort_transaction(PART, 11)
     assert failure.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert len(nodes.seen(1, ApiKey.WRITE_TXN_MARKERS)) == 1
+
+
+async def test_a_transaction_that_ends_before_its_abort_arrives_is_none_that_was_aborted(
+    nodes: ScriptedTransactions, admin: Admin
+) -> None:
+    """Our nodes answer 31 to a client whose marker has nothing to abort."""
+    nodes.open(7, 11, age_ms=0)
+    nodes.marker_codes = [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+    nodes.ends_first = True
+    assert not await admin.abort_transaction(PART, 11)
+    assert nodes.markers == []
 
 
 async def test_a_marker_whose_answer_was_lost_is_not_written_twice(
