@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
-from urllib.parse import quote
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.names import path_segment
+from barnabas.protocol.sanitizer import DEFAULT_ENTITY, sanitize
 
 from .broker_registration import ALL_ROLES, BrokerRegistration
 from .cluster_state import (
@@ -158,7 +158,7 @@ def client_config_path(user: str | None, client_id: str | None) -> str:
     path = CONFIG
     for folder, name in (("users", user), ("clients", client_id)):
         if name is not None:
-            path += f"/{folder}/{name if name == '<default>' else quote(name, safe='')}"
+            path += f"/{folder}/{name if name == DEFAULT_ENTITY else sanitize(name)}"
     return path
 
 
