@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from barnabas.client.zookeeper.interface import (
@@ -37,6 +37,9 @@ class TopicConfigs:
         """Called with the topic whose overrides are others now."""
         self.on_nodes: list[Callable[[], Awaitable[None]]] = []
         """Called when the settings of one node, or of all, are announced as changed."""
+        self.on_entities: dict[str, list[Callable[[Collection[str]], Awaitable[None]]]] = {}
+        """By kind (``users``, ``clients``, ``ips``): called with the announced paths of that kind,
+        such as ``users/U`` and ``users/U/clients/C``."""
         self._zookeeper = zookeeper
         self._now_ms = now_ms
         self._overrides: dict[str, Mapping[str, str]] = {}
@@ -114,6 +117,10 @@ class TopicConfigs:
         if any(kind == "brokers" for kind, _, _ in kinds):
             for callback in self.on_nodes:
                 await callback()
+        for kind, callbacks in self.on_entities.items():
+            paths = [path for path in sorted(entities) if path.startswith(kind + "/")]
+            for tell in callbacks if paths else ():
+                await tell(paths)
         self._seen = set(names)
         await self._delete_old(names)
 

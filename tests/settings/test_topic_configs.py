@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from functools import partial
 
 import pytest
 
@@ -59,3 +60,23 @@ async def test_a_topic_that_was_created_again_has_what_it_sets_now(
     configs.topics_deleted(["gone"])
     assert await told.get() == "gone"
     assert configs.overrides("gone") == {"retention.ms": "5"}
+
+
+async def test_whoever_subscribes_hears_which_users_and_addresses_were_announced(
+    ensemble: SimEnsemble, configs: TopicConfigs
+) -> None:
+    told: asyncio.Queue[tuple[str, list[str]]] = asyncio.Queue()
+
+    async def tell(kind: str, paths: Collection[str]) -> None:
+        told.put_nowait((kind, list(paths)))
+
+    for kind in ("users", "ips"):
+        configs.on_entities[kind] = [partial(tell, kind)]
+    session = ensemble.connect()
+    for path in ("clients/c", "users/a", "users/a/clients/c", "topics/kept", "ips/::1"):
+        note = znodes.ConfigChange(entity_path=path).to_json()
+        await session.create(znodes.CONFIG_CHANGE_PREFIX, note, sequence=True)
+    heard: dict[str, set[str]] = {"users": set(), "ips": set()}
+    while heard != {"users": {"users/a", "users/a/clients/c"}, "ips": {"ips/::1"}}:
+        kind, paths = await told.get()
+        heard[kind].update(paths)
