@@ -242,13 +242,7 @@ def _of_all_nodes(nodes: DynamicNodeConfig) -> Iterable[Found]:
 def _of_node(nodes: DynamicNodeConfig) -> Iterable[Found]:
     """Every setting that is acted on, and every other one that Kafka tells or that is set."""
     file = nodes.file
-    found = {}
-    for section in SECTIONS:
-        values = _section(file, section)
-        for name, item in declared(section).items():
-            is_given = name in file.values
-            inherited = _inherited(item, name, getattr(values, item.field), is_given=is_given)
-            found[name] = Found(name, item, [*_dynamic(name, nodes), *inherited])
+    found = {entry.name: entry for section in SECTIONS for entry in _of_section(section, nodes)}
     for key, name, item, of_log in _of_logs(nodes):
         if key in BROKER_SYNONYMS:
             found[name] = Found(name, item, of_log)
@@ -265,6 +259,18 @@ def _of_node(nodes: DynamicNodeConfig) -> Iterable[Found]:
         PROTOCOL.name, PROTOCOL, [(DEFAULT_SETTING, PROTOCOL.name, PROTOCOL.default)]
     )
     return found.values()
+
+
+def _of_section(section: type[Any], nodes: DynamicNodeConfig) -> Iterable[Found]:
+    """The settings declared in one class, without those that Kafka tells only when they are set."""
+    file = nodes.file
+    values = _section(file, section)
+    for name, item in declared(section).items():
+        is_given, changed = name in file.values, _dynamic(name, nodes)
+        if name in HIDDEN_NAMES and not is_given and not changed:
+            continue
+        inherited = _inherited(item, name, getattr(values, item.field), is_given=is_given)
+        yield Found(name, item, [*changed, *inherited])
 
 
 def _section(config: NodeConfig, section: type[Any]) -> Any:

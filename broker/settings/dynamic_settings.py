@@ -29,6 +29,8 @@ _OF_NODES: Final = frozenset(
 
 _OF_ALL: Final = frozenset(
     {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.io.buffer.load.factor",

@@ -6,6 +6,7 @@ Source: docs/spec/log.md §8, Kafka 3.9 TopicConfig and LogConfig.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -110,10 +111,12 @@ class LogConfig:
         "unclean.leader.election.enable", False, "elect outside the ISR, losing records"
     )
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
-        "leader.replication.throttled.replicas", (), "not enforced: nothing is throttled yet"
+        "leader.replication.throttled.replicas",
+        (),
+        "partition:leader pairs that are throttled, or *",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
-        "follower.replication.throttled.replicas", (), "not enforced: nothing is throttled yet"
+        "follower.replication.throttled.replicas", (), "partition:follower pairs, or *"
     )
 
     @property
@@ -139,6 +142,7 @@ class LogConfig:
         config = dataclasses.replace(self, **fields)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise ConfigError("min.compaction.lag.ms: must not exceed max.compaction.lag.ms")
+        _check_throttled(config)
         return config
 
     @classmethod
@@ -195,6 +199,19 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "unclean.leader.election.enable": ("unclean.leader.election.enable",),
 }
 """Topic key to the node's names for it, the one that wins first."""
+
+_THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
+
+
+def _check_throttled(config: LogConfig) -> None:
+    """Raises ConfigError for a list of replicas that is neither ``*`` nor all pairs."""
+    for name, words in (
+        ("leader.replication.throttled.replicas", config.leader_replication_throttled_replicas),
+        ("follower.replication.throttled.replicas", config.follower_replication_throttled_replicas),
+    ):
+        if words != ("*",) and not all(map(_THROTTLED.fullmatch, words)):
+            raise ConfigError(f"{name}={','.join(words)}: must be * or partition:node pairs")
+
 
 _MS_IN: Final = {"minutes": 60_000, "hours": 3_600_000}
 

@@ -32,6 +32,7 @@ from .node_settings import (
     StorageSettings,
     TopicSettings,
 )
+from .quota_settings import QuotaSettings
 
 __all__ = [
     "SECTIONS",
@@ -39,6 +40,7 @@ __all__ = [
     "NetworkSettings",
     "NodeConfig",
     "NodeSettings",
+    "QuotaSettings",
     "ReplicationSettings",
     "StorageSettings",
     "TopicSettings",
@@ -58,6 +60,7 @@ SECTIONS: Final[tuple[type[Any], ...]] = (
     CoordinatorConfig,
     TransactionConfig,
     MetricsSettings,
+    QuotaSettings,
 )
 """Every class of settings that a node's file may fill, in the order of the generated table."""
 
@@ -82,6 +85,7 @@ class NodeConfig:
     coordinator: CoordinatorConfig
     transactions: TransactionConfig
     metrics: MetricsSettings
+    quotas: QuotaSettings
     log_defaults: LogConfig
     listeners: tuple[Endpoint, ...]
     """What is bound: the inter-broker listener is among them."""
@@ -152,6 +156,7 @@ def _assembled(
         coordinator=parts[CoordinatorConfig],
         transactions=parts[TransactionConfig],
         metrics=parts[MetricsSettings],
+        quotas=parts[QuotaSettings],
         log_defaults=parts[LogConfig],
         listeners=listeners,
         advertised=advertised,

@@ -178,19 +178,11 @@ alter.log.dirs.replication.quota.window.num int 11
 alter.log.dirs.replication.quota.window.size.seconds int 1
 client.quota.callback.class str -
 connection.failed.authentication.delay.ms int 100
-controller.quota.window.num int 11
-controller.quota.window.size.seconds int 1
-follower.replication.throttled.rate int>=0 9223372036854775807 cluster
-leader.replication.throttled.rate int>=0 9223372036854775807 cluster
 max.request.partition.size.limit int>=1 2000
 queued.max.requests int>=1 500
 quota.consumer.default int 9223372036854775807
 quota.producer.default int 9223372036854775807
-quota.window.num int 11
-quota.window.size.seconds int 1
 replica.alter.log.dirs.io.max.bytes.per.second int>=0 9223372036854775807 cluster
-replication.quota.window.num int 11
-replication.quota.window.size.seconds int 1
 """
 
 _SECURITY: Final = """\

@@ -1,0 +1,1 @@
+"""How much peers may ask for: rates, who they belong to, and what is over them."""
