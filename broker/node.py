@@ -31,6 +31,7 @@ from .coordination.producer_id_manager import ProducerIdManager
 from .coordination.producer_id_pool import ProducerIdPool
 from .coordination.transaction_coordinator_host import TransactionCoordinatorHost
 from .handlers.conversion_process import ConversionProcess
+from .handlers.fetch_sessions import FetchSessionCache
 from .handlers.registry import HandlerDependencies, register_handlers
 from .lifecycle.cluster_id_check import ClusterIdCheck
 from .lifecycle.controlled_shutdown_client import ControlledShutdownClient
@@ -48,7 +49,9 @@ from .net.dispatch import Dispatcher
 from .net.limits import Limits
 from .net.listener_reconfiguration import ListenerReconfiguration
 from .net.listeners import Listeners
+from .net.throttle import RequestThrottling
 from .net.watchdog import Watchdog
+from .quota.quotas import Quotas
 from .replication.damaged_replicas import DamagedReplicas
 from .replication.isr import IsrManager
 from .replication.replica_fetcher import ReplicaFetcher
@@ -106,6 +109,7 @@ class Node:
         self._cluster_id_check = ClusterIdCheck(zookeeper, identity.cluster_id)
         self._metadata = MetadataCache()
         self._limits = Limits(config.network, config.listener_quotas)
+        self._quotas = self._build_quotas()
         self._log_dir_events = LogDirEvents(zookeeper, identity.node_id)
         self._replicas = self._build_replicas()
         self._damaged_replicas = DamagedReplicas(self._replicas, self._log_dir_events.notify)
@@ -135,6 +139,14 @@ class Node:
             factor=self.config.topics.default_replication_factor,
             log_defaults=lambda: self._node_configs.log_defaults,
         )
+
+    def _build_quotas(self) -> Quotas:
+        quotas = Quotas(self.config.quotas, self._zookeeper, self.identity.node_id, self._loop.time)
+        self._limits.connection_quotas.address_rates = quotas.addresses
+        self._fetch_sessions = FetchSessionCache(
+            self.config.replication.fetch_session_slots, now=self._loop.time, rng=self._rng
+        )
+        return quotas
 
     def _build_liveness(self, clock: Callable[[], float]) -> Liveness:
         return Liveness(
@@ -300,6 +312,7 @@ class Node:
                 dial=self._dial,
                 locate=self._internal_address,
                 write_recovery_points=self._logs.write_recovery_points,
+                quota=self._quotas.replication.follower,
             )
         )
         return ReplicaManager(
@@ -314,6 +327,8 @@ class Node:
         """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
         self._control_request_latency = Latency()
         self._dispatcher = dispatcher = self._metrics.dispatcher(tasks)
+        self._throttle_clients(dispatcher)
+        await self._quotas.store.load()
         await self._limits.connection_quotas.resolve()
         await self._listeners.bind(dispatcher)
         self._registration = registration = Registration(
@@ -339,6 +354,7 @@ class Node:
                 self._register,
                 self._topic_configs.load,
                 self._node_configs.load,
+                self._quotas.store.load,
                 self._campaign,
             ],
         )
@@ -346,6 +362,16 @@ class Node:
         await self._coordinator_host.topic.look()
         await self._transaction_host.topic.look()
         await self._metrics.open(self._metrics_sources())
+
+    def _throttle_clients(self, dispatcher: Dispatcher) -> None:
+        """Have requests counted from the first quota on, until the last one goes."""
+        throttling = RequestThrottling(
+            self._quotas.clients,
+            now=self._loop.time,
+            forget_told=self._fetch_sessions.forget_told,
+        )
+        self._quotas.clients.on_first.append(lambda: dispatcher.throttle(throttling))
+        self._quotas.clients.on_none.append(lambda: dispatcher.throttle(None))
 
     async def _forget_former_session(self) -> None:
         assert self._registration is not None, "opened"
@@ -520,6 +546,8 @@ class Node:
             holds_lease=self._liveness.lease.holds,
             broker_epoch=lambda: registration.broker_epoch,
             check_listeners=self._check_listeners,
+            fetch_sessions=self._fetch_sessions,
+            quotas=self._quotas,
         )
 
     async def _check_listeners(self, config: NodeConfig) -> None:
@@ -531,6 +559,7 @@ class Node:
         self._topic_configs.on_change.append(self._logs.reconfigure)
         self._topic_configs.on_change.append(lambda topic: self._controller.settings_changed())
         self._topic_configs.on_nodes.append(self._node_configs.load)
+        self._quotas.follow(self._topic_configs)
         self._node_configs.on_change.append(self._node_settings_changed)
         self._metadata.on_change.append(self._forget_deleted_topics)
         self._transaction_host.on_found = self._coordinator_host.groups.topics_changed
@@ -550,6 +579,7 @@ class Node:
         self._logs.use_defaults(current.log_defaults)
         self._logs.use_intervals(current.storage)
         self._cleaner.reconfigure(current.cleaner)
+        self._quotas.use_rates(current.quotas)
         self._limits.connection_quotas.reconfigure(current.network, current.listener_quotas)
         self._controller.settings_changed()
 

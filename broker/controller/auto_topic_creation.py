@@ -46,11 +46,16 @@ class AutoTopicCreation:
         self._filled = asyncio.Event()
         self._refusals: dict[str, str] = {}
 
-    def ask(self, name: str) -> None:
-        """Have a topic created soon, with the node's defaults; the name must be a valid one."""
-        if len(self._names) < WAITING_MAX and name not in self._names:
-            self._names.append(name)
-            self._filled.set()
+    def ask(self, name: str) -> bool:
+        """Have a topic created soon, with the node's defaults; the name must be a valid one.
+
+        False where nothing comes of it, or it was asked for already.
+        """
+        if len(self._names) >= WAITING_MAX or name in self._names:
+            return False
+        self._names.append(name)
+        self._filled.set()
+        return True
 
     async def run(self) -> None:
         """Create what is asked for, until cancelled."""

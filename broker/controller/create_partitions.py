@@ -6,7 +6,7 @@ Source: docs/spec/cluster.md §2.9; Kafka 3.9 ZkAdminManager (codes and their or
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from barnabas.client.zookeeper.interface import (
@@ -27,6 +27,8 @@ from .replica_assignment import Assignment, assign_added, candidates_for
 ATTEMPTS_MAX: Final = 20
 """Writes lost in a row to others who change the same topic."""
 
+Pay = Callable[[int], None]
+
 ManualAssignment = Sequence[Sequence[int]] | None
 """Replicas of the added partitions, chosen by hand; None leaves the choice to us."""
 
@@ -37,9 +39,18 @@ class PartitionCreator:
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
 
-    async def grow(self, topic: str, count: int, chosen: ManualAssignment, *, is_dry: bool) -> int:
+    async def grow(
+        self,
+        topic: str,
+        count: int,
+        chosen: ManualAssignment,
+        *,
+        is_dry: bool,
+        pay: Pay | None = None,
+    ) -> int:
         """Have ``count`` partitions, written unless ``is_dry``; returns ``count``. Raises Refused:
 
+        what ``pay`` raises, which is told once how many are added, before they are;
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION while the topic is being deleted,
         REASSIGNMENT_IN_PROGRESS, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
         INVALID_REPLICATION_FACTOR.
@@ -53,6 +64,9 @@ class PartitionCreator:
                 added = await self._added(topic, record, count, chosen)
                 if is_dry:
                     return count
+                if pay is not None:
+                    pay(len(added))
+                    pay = None
                 grown = dataclasses.replace(record, partitions={**record.partitions, **added})
                 operation = Set(znodes.topic_path(topic), grown.to_json(), stat.version)
                 await self._zookeeper.set(operation.path, operation.data, operation.version)

@@ -42,7 +42,7 @@ class AuditTopicWriter:
         self,
         metadata: MetadataCache,
         *,
-        create: Callable[[str], None],
+        create: Callable[[str], object],
         dial: Dial,
         locate: Locate,
         now_ms: Callable[[], int],

@@ -35,7 +35,7 @@ class CoordinatorTopics:
         self,
         node_id: int,
         cache: MetadataCache,
-        create: Callable[[str], None],
+        create: Callable[[str], object],
         *,
         topic: str,
         counts: Mapping[str, Callable[[], int | None]],

@@ -31,6 +31,9 @@ class Peer(Protocol):
     def has_left(self) -> bool:
         """Whether the peer has closed its side already: nobody waits for an answer."""
 
+    def throttle(self, seconds: float) -> None:
+        """Serve nothing more of the connection for so long; what is answered is written."""
+
     def close(self) -> None:
         """End the connection once what is already answered has been written."""
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 from barnabas.broker.controller.create_partitions import PartitionCreator
 from barnabas.broker.controller.create_topics import PARTITIONS_MAX
 from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.broker.quota.controller_mutation import ControllerMutationQuotas, MutationQuota
 from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -19,7 +21,11 @@ from barnabas.protocol.names import check_topic
 
 from .call import Call, Handler
 from .cooperative import Turn, shortened
+from .throttled_calls import mutation_quota, throttled
 from .topics import OTHERS_S, LedTopics, counted, elsewhere, is_led, late, unreachable
+
+STRICT_SINCE: Final = 3
+"""From here a client knows that it is over its quota (89, KIP-599)."""
 
 
 class CreatePartitionsHandler:
@@ -32,7 +38,10 @@ class CreatePartitionsHandler:
         *,
         is_controller: Callable[[], bool],
         heard: Callable[[float], Awaitable[bool]],
+        mutations: ControllerMutationQuotas | None = None,
     ) -> None:
+        """``mutations`` None: nobody's changes are bound."""
+        self._mutations = mutations
         self._growth = growth
         self._cache = cache
         self._is_controller = is_controller
@@ -46,6 +55,7 @@ class CreatePartitionsHandler:
         """Add partitions; each topic has its own code."""
         request: messages.CreatePartitionsRequest = call.request
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1000
+        quota = mutation_quota(self._mutations, call, strict_since=STRICT_SINCE)
         counts, turn = await counted(topic.name for topic in request.topics), Turn()
         results: dict[str, messages.TopicResult] = {}
         grown: dict[str, int] = {}
@@ -58,15 +68,17 @@ class CreatePartitionsHandler:
                 if counts[topic.name] > 1:
                     raise Refused(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice")
                 check_topic(topic.name)
-                grown[topic.name] = await self._grow(topic, is_dry=request.validate_only)
+                grown[topic.name] = await self._grow(topic, quota, is_dry=request.validate_only)
             except Refused as refusal:
                 _refuse(results[topic.name], refusal)
         if not request.validate_only:
             for name in await self._unled(grown, deadline):
                 _refuse(results[name], late(request.timeout_ms))
-        return messages.CreatePartitionsResponse(results=list(results.values()))
+        answer = messages.CreatePartitionsResponse(results=list(results.values()))
+        throttled(call, answer, quota.throttle_ms)
+        return answer
 
-    async def _grow(self, topic: messages.Topic, *, is_dry: bool) -> int:
+    async def _grow(self, topic: messages.Topic, quota: MutationQuota, *, is_dry: bool) -> int:
         if not self._is_controller():
             raise elsewhere()
         chosen = None
@@ -76,7 +88,9 @@ class CreatePartitionsHandler:
                 raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
             chosen = [assignment.broker_ids for assignment in topic.assignments]
         try:
-            return await self._growth.grow(topic.name, topic.count, chosen, is_dry=is_dry)
+            return await self._growth.grow(
+                topic.name, topic.count, chosen, is_dry=is_dry, pay=quota.record
+            )
         except ZooKeeperError as error:
             raise unreachable(error) from error
 

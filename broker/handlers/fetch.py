@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar, cast
 
+from barnabas.broker.quota.replication_quotas import ReplicationQuota
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.purgatory import DelayedFetch
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -88,8 +89,15 @@ class FetchHandler:
         topic_ids: FetchTopicIds,
         stale_leaders: StaleLeaders,
         conversions: ConversionProcess | None = None,
+        leader_quota: ReplicationQuota | None = None,
     ) -> None:
+        """``leader_quota`` None: no follower is ever held back."""
         self._replicas = replicas
+        self._quota = leader_quota
+        self._read_requested = self._read_some
+        if leader_quota is not None:
+            leader_quota.on_change.append(partial(self._use_quota, leader_quota))
+            self._use_quota(leader_quota)
         self._stale_leaders = stale_leaders
         self._sessions = sessions
         self._topic_ids = topic_ids
@@ -276,7 +284,7 @@ class FetchHandler:
         # Three bounds: what the client takes, what the node allows, and what slow readers have left
         # of the memory for answers.
         left = min(call.request.max_bytes, self._bytes_max, self._room())
-        self._read_some(call, reads, left, version >= SIZE_RULES_SINCE)
+        self._read_requested(call, reads, left, version >= SIZE_RULES_SINCE)
 
     def _read_some(
         self, call: Call, reads: Sequence[PartitionRead], left: int, is_first: bool
@@ -299,6 +307,36 @@ class FetchHandler:
             count = len(read.result.records or b"")
             left -= count
             is_first = is_first and not count
+        return left, is_first
+
+    def _use_quota(self, quota: ReplicationQuota) -> None:
+        """Look at the quota with each read of a follower, but only while there is one."""
+        self._read_requested = self._read_some if quota.is_empty else self._read_throttled
+
+    def _read_throttled(
+        self, call: Call, reads: Sequence[PartitionRead], left: int, is_first: bool
+    ) -> tuple[int, bool]:
+        """The same, but no records for a throttled replica that is out of sync, above the rate.
+
+        It is told everything else, the high watermark above all. One that is in sync never waits:
+        acks=all waits for it (docs/spec/security.md §4, S66).
+        """
+        node, quota = call.request.replica_id, self._quota
+        if node < 0 or quota is None:
+            return self._read_some(call, reads, left, is_first)
+        for read in reads:
+            topic, index = read.topic, read.partition.partition
+            partition = self._replicas.get(topic, index)
+            is_in_sync = partition is not None and node in partition.isr
+            is_held_back = not is_in_sync and quota.holds_back(topic, index)
+            after = self._read_some(call, (read,), left, is_first)
+            if is_held_back:
+                read.result.records = b""
+                continue
+            left, is_first = after
+            # Of what is read twice, since it was too little the first time, a part counts twice:
+            # less than `replica.fetch.min.bytes`.
+            quota.record(topic, index, len(read.result.records or b""))
         return left, is_first
 
     # -- very many partitions ------------------------------------------------------------------

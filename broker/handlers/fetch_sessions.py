@@ -449,6 +449,25 @@ class FetchSessionCache:
         self._partitions += len(session.partitions)
         return session.id
 
+    def forget_told(self, answer: messages.FetchResponse) -> None:
+        """The reader does not get this answer: what it tells is news still.
+
+        A session that it would begin is none: the reader, told of no partition, would not know
+        which are in it (KIP-219).
+        """
+        session = self._sessions.get(answer.session_id)
+        if session is None:
+            return
+        if session.epoch == FIRST_EPOCH + 1:
+            self._forget(session.id)
+            answer.session_id = NO_SESSION
+            return
+        for topic in answer.responses:
+            for result in topic.partitions:
+                known = session.partitions.get((topic.topic, result.partition_index))
+                if known is not None:
+                    known.high_watermark = UNKNOWN
+
     def _new_id(self) -> int:
         while True:
             # Drawn, not counted: nobody can guess, and end or disturb, the session of another.

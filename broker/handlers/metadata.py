@@ -16,6 +16,7 @@ from barnabas.broker.metadata.metadata_cache import (
     PartitionInfo,
     Snapshot,
 )
+from barnabas.broker.quota.controller_mutation import ControllerMutationQuotas
 from barnabas.coordinator.ports import STATE_TOPICS
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -24,6 +25,7 @@ from barnabas.protocol.names import INTERNAL_TOPICS, is_internal, topic_problem
 
 from .call import Call, Handler
 from .cooperative import Turn, in_turns, run_to_end
+from .throttled_calls import mutation_quota, throttled
 
 LISTENER_NOT_FOUND_SINCE: Final = 6
 LOOKUP_BY_ID_SINCE: Final = 12
@@ -47,9 +49,17 @@ class MetadataHandler:
         cache: MetadataCache,
         cluster_id: str,
         *,
-        create: Callable[[str], None] | None,
+        create: Callable[[str], bool | None] | None,
+        mutations: ControllerMutationQuotas | None = None,
+        partitions: int = 1,
     ) -> None:
-        """``create`` has a missing topic created soon; None when that is switched off."""
+        """``create`` has a missing topic created soon; None when that is switched off.
+
+        It says whether that was not asked for already: then ``partitions`` count as changes of
+        whoever asked, where ``mutations`` bind that client.
+        """
+        self._mutations = mutations
+        self._partitions = partitions
         self._cache = cache
         self._cluster_id = cluster_id
         self._create = create
@@ -83,13 +93,18 @@ class MetadataHandler:
             if turn.is_over(1 + len(topics[-1].partitions)):
                 yield
         include_cluster = request.include_cluster_authorized_operations
-        return metadata.MetadataResponse(
+        answer = metadata.MetadataResponse(
             brokers=view.brokers(),
             cluster_id=self._cluster_id,
             controller_id=controller_id(view.snapshot),
             topics=topics,
             cluster_authorized_operations=CLUSTER_OPERATIONS if include_cluster else UNTOLD,
         )
+        if view.created:
+            quota = mutation_quota(self._mutations, call, strict_since=None)
+            quota.record(view.created * self._partitions)
+            throttled(call, answer, quota.throttle_ms)
+        return answer
 
     def _with_operations(
         self, request: metadata.MetadataRequest, topic: metadata.TopicResult
@@ -127,7 +142,7 @@ class MetadataHandler:
             return _unknown(name, ErrorCode.LEADER_NOT_AVAILABLE)
         if not may_create or self._create is None or name in NOT_SERVED:
             return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._create(name)
+        view.created += bool(self._create(name))
         return _unknown(name, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
@@ -149,6 +164,8 @@ class _View:
     def __init__(self, snapshot: Snapshot, listener: str, version: int) -> None:
         self.snapshot = snapshot
         self.version = version
+        self.created = 0
+        """Topics that are being created because they were asked for."""
         self._listener = listener
         self._reachable = {
             node for node, broker in snapshot.brokers.items() if listener in broker.endpoints

@@ -16,6 +16,7 @@ from barnabas.broker.controller.create_partitions import PartitionCreator
 from barnabas.broker.controller.create_topics import TopicCreator
 from barnabas.broker.markers.receiver import MarkerWriter
 from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.broker.quota.quotas import Quotas
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.settings.config_changes import ConfigChanges
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
@@ -33,6 +34,7 @@ from .acls import AclsHandler
 from .alter_configs import AlterConfigsHandler
 from .api_versions import ApiVersionsHandler
 from .call import Handler, Peer
+from .client_quotas import ClientQuotasHandler
 from .control_plane import ControlPlaneHandler
 from .conversion_process import ConversionProcess
 from .create_partitions import CreatePartitionsHandler
@@ -90,7 +92,7 @@ class HandlerDependencies:
     conversions: ConversionProcess
     supported_versions: Callable[[Peer], list[tuple[int, int]]]
     """What ApiVersions tells a peer; the dispatcher knows."""
-    auto_create: Callable[[str], None] | None
+    auto_create: Callable[[str], bool] | None
     """Has a topic created that a client asks about; None where that is switched off."""
     transactions: TransactionCoordinator
     marker_writer: MarkerWriter
@@ -103,6 +105,8 @@ class HandlerDependencies:
     broker_epoch: Callable[[], int]
     check_listeners: Callable[[NodeConfig], Awaitable[None]]
     """Raises ConfigError for listeners that could not be bound."""
+    fetch_sessions: FetchSessionCache
+    quotas: Quotas
 
 
 def register_handlers(
@@ -119,7 +123,6 @@ def register_handlers(
 def _records(node: HandlerDependencies) -> Iterator[ApiHandler]:
     leaders = LeaderHints(node.metadata, node.replicas)
     stale_leaders = StaleLeaders(node.holds_lease)
-    slots = node.config.replication.fetch_session_slots
     yield ProduceHandler(
         node.replicas,
         loop=node.loop,
@@ -135,7 +138,8 @@ def _records(node: HandlerDependencies) -> Iterator[ApiHandler]:
         loop=node.loop,
         bytes_max=node.config.network.fetch_max_bytes,
         room=node.answer_bytes_left,
-        sessions=FetchSessionCache(slots, now=node.loop.time, rng=node.rng),
+        sessions=node.fetch_sessions,
+        leader_quota=node.quotas.replication.leader,
         topic_ids=FetchTopicIds(node.metadata, leaders),
         stale_leaders=stale_leaders,
         conversions=node.conversions,
@@ -153,7 +157,13 @@ def _groups(node: HandlerDependencies) -> Iterator[ApiHandler]:
 
 
 def _cluster(node: HandlerDependencies) -> Iterator[ApiHandler]:
-    yield MetadataHandler(node.metadata, node.cluster_id, create=node.auto_create)
+    yield MetadataHandler(
+        node.metadata,
+        node.cluster_id,
+        create=node.auto_create,
+        mutations=node.quotas.mutations,
+        partitions=node.config.topics.num_partitions,
+    )
     yield DescribeClusterHandler(node.metadata, node.cluster_id)
     yield ControlPlaneHandler(
         node.replicas,
@@ -172,12 +182,14 @@ def _administration(node: HandlerDependencies) -> Iterator[ApiHandler]:
         is_controller=lambda: controller.is_active,
         heard=controller.heard,
         may_delete=node.config.topics.delete_topic_enable,
+        mutations=node.quotas.mutations,
     )
     yield CreatePartitionsHandler(
         PartitionCreator(node.zookeeper),
         metadata,
         is_controller=lambda: controller.is_active,
         heard=controller.heard,
+        mutations=node.quotas.mutations,
     )
     yield ElectLeadersHandler(controller, metadata)
     yield PartitionReassignmentsHandler(controller)
@@ -192,4 +204,5 @@ def _administration(node: HandlerDependencies) -> Iterator[ApiHandler]:
         node.check_listeners,
     )
     yield UpdateFeaturesHandler(is_controller=lambda: controller.is_active)
+    yield ClientQuotasHandler(node.quotas.store)
     yield AclsHandler()

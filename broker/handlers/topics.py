@@ -18,6 +18,7 @@ from barnabas.broker.controller.create_topics import (
     TopicCreator,
 )
 from barnabas.broker.metadata.metadata_cache import MetadataCache, Snapshot
+from barnabas.broker.quota.controller_mutation import ControllerMutationQuotas, MutationQuota
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.protocol.api import ApiKey
@@ -29,10 +30,14 @@ from barnabas.protocol.settings import declared
 from .call import Call, Handler
 from .cooperative import Turn, map_in_turns, shortened
 from .describe_configs import DEFAULT_SETTING, OWN_SETTING, SETTINGS_MAX, as_text
+from .throttled_calls import mutation_quota, throttled
 
 log = logging.getLogger(__name__)
 
 DELETION_DISABLED_SINCE: Final = 3
+STRICT_CREATION_SINCE: Final = 6
+STRICT_DELETION_SINCE: Final = 5
+"""From here a client knows that it is over its quota (89, KIP-599)."""
 OTHERS_S: Final = 2.0
 """How long the other nodes are given to hear of a new topic before the answer goes out."""
 NAME_FREE_S_MAX: Final = 5.0
@@ -50,8 +55,13 @@ class TopicsHandler:
         is_controller: Callable[[], bool],
         heard: Callable[[float], Awaitable[bool]],
         may_delete: bool,
+        mutations: ControllerMutationQuotas | None = None,
     ) -> None:
-        """``heard`` waits, so many seconds at most, until every node obeyed the controller."""
+        """``heard`` waits, so many seconds at most, until every node obeyed the controller.
+
+        ``mutations`` None: nobody's changes are bound.
+        """
+        self._mutations = mutations
         self._writer = writer
         self._cache = cache
         self._is_controller = is_controller
@@ -69,6 +79,7 @@ class TopicsHandler:
         """Create what can be created; each topic has its own code."""
         request: create_topics.CreateTopicsRequest = call.request
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1000
+        quota = mutation_quota(self._mutations, call, strict_since=STRICT_CREATION_SINCE)
         counts, turn = await counted(topic.name for topic in request.topics), Turn()
         results = {}
         made: dict[str, PlannedTopic] = {}
@@ -79,7 +90,7 @@ class TopicsHandler:
             try:
                 if counts[topic.name] > 1:
                     raise Refused(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice")
-                plan = await self._create_one(topic, validate_only=request.validate_only)
+                plan = await self._create_one(topic, quota, is_dry=request.validate_only)
             except Refused as refusal:
                 results[topic.name] = _refused(topic.name, refusal)
                 continue
@@ -90,13 +101,16 @@ class TopicsHandler:
             for name in await self._unled(made, deadline):
                 results[name] = _refused(name, late(request.timeout_ms))
         topic_results = await map_in_turns(lambda topic: results[topic.name], request.topics)
-        return create_topics.CreateTopicsResponse(topics=topic_results)
+        answer = create_topics.CreateTopicsResponse(topics=topic_results)
+        throttled(call, answer, quota.throttle_ms)
+        return answer
 
     async def delete(self, call: Call) -> delete_topics.DeleteTopicsResponse:
         """Have topics deleted; each has its own code."""
         request: delete_topics.DeleteTopicsRequest = call.request
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout_ms / 1000
+        quota = mutation_quota(self._mutations, call, strict_since=STRICT_DELETION_SINCE)
         asked = request.topics or await map_in_turns(_by_name, request.topic_names)
         results, turn = [], Turn()
         marked: dict[str, delete_topics.TopicResult] = {}
@@ -108,7 +122,7 @@ class TopicsHandler:
                 name = self._named(topic)
                 result.name = name
                 result.topic_id = self._cache.snapshot.topic_ids.get(name, bytes(16))
-                await self._mark(name, call)
+                await self._mark(name, call, quota)
             except Refused as refusal:
                 result.error_code, result.error_message = refusal.code, refusal.message
                 continue
@@ -116,9 +130,13 @@ class TopicsHandler:
         for name in await self._remaining(marked, deadline):
             delay = late(request.timeout_ms)
             marked[name].error_code, marked[name].error_message = delay.code, delay.message
-        return delete_topics.DeleteTopicsResponse(responses=results)
+        answer = delete_topics.DeleteTopicsResponse(responses=results)
+        throttled(call, answer, quota.throttle_ms)
+        return answer
 
-    async def _create_one(self, topic: create_topics.Topic, *, validate_only: bool) -> PlannedTopic:
+    async def _create_one(
+        self, topic: create_topics.Topic, quota: MutationQuota, *, is_dry: bool
+    ) -> PlannedTopic:
         if not self._is_controller():
             raise elsewhere()
         if len(topic.assignments) > PARTITIONS_MAX:
@@ -136,7 +154,8 @@ class TopicsHandler:
         )
         try:
             plan = await self._writer.plan(wish)
-            if not validate_only:
+            if not is_dry:
+                quota.record(len(plan.assignment))
                 await self._writer.create(plan)
         except ZooKeeperError as error:
             raise unreachable(error) from error
@@ -173,7 +192,7 @@ class TopicsHandler:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         return name
 
-    async def _mark(self, name: str, call: Call) -> None:
+    async def _mark(self, name: str, call: Call, quota: MutationQuota) -> None:
         if not self._is_controller():
             raise elsewhere()
         if is_internal(name) and call.client_id != FORCE_INTERNAL_CLIENT:
@@ -191,6 +210,7 @@ class TopicsHandler:
             )
         if name not in self._cache.snapshot.topics:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        quota.record(len(self._cache.snapshot.topics[name]))
         try:
             await self._writer.mark_for_deletion(name)
         except ZooKeeperError as error:

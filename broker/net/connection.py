@@ -62,10 +62,11 @@ class Connection(asyncio.Protocol):
     A request starts when those in ``_waiting`` let it: then its API is in ``_allowed_behind``,
     which may name too few APIs, never too many.
 
-    There are three ways to stop, each with its own way back. *Blocked*: no further frame is served,
-    because too many wait or the next one must not start yet; an answer ends it. *Stalled*: the peer
-    does not take its answers; the transport ends it when it has drained. *Paused*: nothing is read,
-    so that bytes stay in the kernel and TCP slows the peer down; free memory ends it.
+    There are four ways to stop, each with its own way back. *Blocked*: no further frame is served,
+    because too many wait or the next one must not start yet; an answer ends it. *Held*: the node
+    does not serve yet, or the peer is throttled; the listener or the time ends it. *Stalled*: the
+    peer does not take its answers; the transport ends it when it has drained. *Paused*: nothing is
+    read, so that bytes stay in the kernel and TCP slows the peer down; free memory ends it.
     """
 
     def __init__(self, listener: Listener) -> None:
@@ -95,6 +96,8 @@ class Connection(asyncio.Protocol):
         self._has_slices = False
         self._is_heard = self._is_paused = self._is_stalled = self._is_queued = False
         self._is_admitted = self._is_closing = self._is_blocked = self.is_dirty = False
+        self._is_held = False
+        self._throttle_timer: asyncio.TimerHandle | None = None
         # Bound once: looking the method up makes an object, and each request that waits needs it.
         self._response_ready = self._on_answer
         self._transport: asyncio.Transport
@@ -139,13 +142,20 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
         self._timeouts.start(is_unauthenticated=self.sasl is not None)
         self._listener.entered(self)
-        wait_s = quotas.throttle_s(self.listener, is_internal=self.is_internal, now=now)
+        # Before the listener serves, its port is bound but the node is not registered: an answer
+        # would come from a node that nobody leads to yet (docs/spec/cluster.md §7).
+        self._is_held = self._is_blocked = not self._listener.is_serving
         # Above the rate a connection is held unread rather than refused: a client that is refused
         # connects again at once, which makes the burst larger (KIP-612 delays for this reason).
-        if not self._listener.is_serving or wait_s:
-            self._is_blocked = True
-        if wait_s:
-            self._listener.loop.call_later(wait_s, self.flush)
+        wait_s = quotas.throttle_s(self.listener, is_internal=self.is_internal, now=now)
+        close_s = quotas.closes_after_s(self.host, is_internal=self.is_internal, now=now)
+        if close_s:
+            # Above the rate of its address it is not served at all.
+            self._transport.pause_reading()
+            self._is_paused = True
+            self.throttle(close_s, self._refuse_for_rate)
+        elif wait_s:
+            self.throttle(wait_s)
         # The pool tells those that are there when memory becomes scarce; this one came later.
         self.read_less()
 
@@ -239,6 +249,8 @@ class Connection(asyncio.Protocol):
             return
         self._is_closing = True
         self._timeouts.stop()
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
         self._sender.close()
         limits = self._listener.limits
         limits.connection_quotas.release(self.host, self.listener, is_internal=self.is_internal)
@@ -363,10 +375,8 @@ class Connection(asyncio.Protocol):
         much others hold, since serving it is what frees its memory
         (test_a_spent_budget_leaves_one_request_in_flight_on_each_connection).
         """
-        # Before the listener serves, its port is bound but the node is not registered: an answer
-        # would come from a node that nobody leads to yet (docs/spec/cluster.md §7).
         waiting = self._waiting
-        if self._is_closing or self._is_stalled or not self._listener.is_serving:
+        if self._is_closing or self._is_stalled or self._is_held:
             return True
         if not waiting:
             return False
@@ -562,21 +572,49 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.resume_reading()
 
+    def throttle(self, seconds: float, then: Callable[[], None] | None = None) -> None:
+        """Serve nothing more of this peer for so long; whatever it is to be told leaves.
+
+        A shorter one than it is throttled for already changes nothing. ``then`` None: it is served
+        afterwards. It is no idle peer meanwhile, however long that takes (:meth:`state`).
+        """
+        loop, timer = self._listener.loop, self._throttle_timer
+        if timer is not None:
+            if timer.when() >= loop.time() + seconds:
+                return
+            timer.cancel()
+        self._is_held = self._is_blocked = True
+        self._throttle_timer = loop.call_later(seconds, then or self._throttled)
+
+    def _throttled(self) -> None:
+        self._throttle_timer = None
+        self.serve()
+
+    def _refuse_for_rate(self) -> None:
+        self.time_out("too many connections a second from one address")
+
+    def serve(self) -> None:
+        """The listener serves from now on, or the throttle is over: whichever comes last."""
+        self._is_held = self._throttle_timer is not None or not self._listener.is_serving
+        self.flush()
+
     def resume(self) -> None:
-        """The budget has room again, or the listener begins to serve."""
+        """The budget has room again."""
         self._is_blocked = self._must_wait()
         self._settle()
 
     def state(self) -> ConnectionActivity:
         """What its patience with the peer depends on; asking counts as the end of a period.
 
-        A peer that waits for its answer is not idle, however long that takes. Nor is an unfinished
-        frame held against it while we are the ones who do not read.
+        A peer that waits for its answer is not idle, however long that takes, nor is one that is
+        throttled, as long as it is there. Nor is an unfinished frame held against it while we are
+        the ones who do not read.
         """
         is_heard, self._is_heard = self._is_heard, False
+        is_throttled = self._throttle_timer is not None and not self.has_left()
         return ConnectionActivity(
             is_authenticated=self.sasl is None or self.sasl.stage is Stage.DONE,
-            is_active=is_heard or bool(self._waiting),
+            is_active=is_heard or bool(self._waiting) or is_throttled,
             is_stalled=self._is_stalled,
             is_partial=self._framing.held > 0 and not self._is_paused,
             growth=self._framing.growth,

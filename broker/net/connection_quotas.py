@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.quota.ip_connection_rates import IpConnectionRates
 from barnabas.broker.settings.listener_quotas import UNLIMITED, ListenerQuota, parse_address_quotas
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class ConnectionQuotas:
     def __init__(
         self, settings: NetworkSettings, listeners: Mapping[str, ListenerQuota] | None = None
     ) -> None:
+        self.address_rates: IpConnectionRates | None = None
+        """What quotas say of single addresses; None where nobody reads quotas."""
         self.total = 0
         """Connections on listeners of clients."""
         self._hosts: Counter[str] = Counter()
@@ -107,6 +110,15 @@ class ConnectionQuotas:
         if quota.creations_per_s < UNLIMITED:
             self._rates.setdefault(listener, CreationRate()).count(quota.creations_per_s, now)
         return delay
+
+    def closes_after_s(self, host: str, *, is_internal: bool, now: float) -> float:
+        """How long a connection beyond the rate of its address is left unread, to be closed then.
+
+        0: it is within the rate, and counts. Nodes may start many at once.
+        """
+        if self.address_rates is None or is_internal or self.address_rates.is_empty:
+            return 0.0
+        return self.address_rates.throttle_ms(host, now) / 1000
 
     def release(self, host: str, listener: str, *, is_internal: bool) -> None:
         """A connection that was let in has ended."""

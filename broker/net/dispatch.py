@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - a class
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.handlers.call import (
     Call,
@@ -48,6 +48,9 @@ from . import request_order
 from .file_sender import FramePiece
 from .framing import LENGTH_BYTES
 from .limits import LIST_BYTES_MAX
+
+if TYPE_CHECKING:
+    from .throttle import RequestThrottling
 
 log = logging.getLogger(__name__)
 
@@ -275,6 +278,7 @@ class Dispatcher:
         self._tasks = tasks
         self._handlers: dict[int, Handler] = {}
         self._routes: dict[bool, dict[int, Route]] = {False: {}, True: {}}
+        self._throttling: RequestThrottling | None = None
         self._running: set[asyncio.Task[None]] = set()
         self._long_request_lock = asyncio.Lock()
         """One long request or answer at a time: each takes a hundred times its size of memory."""
@@ -294,6 +298,15 @@ class Dispatcher:
             assert key not in self._handlers, f"two handlers for api key {key}"
             assert api.lookup(key) is not None, f"api key {key} is not declared"
             self._handlers[int(key)] = handler
+
+    def throttle(self, throttling: RequestThrottling | None) -> None:
+        """Have the requests of clients counted from now on, or (None) no more.
+
+        Every route is made anew, so that where nobody has a quota the way of a request is as short
+        as if there were none.
+        """
+        self._throttling = throttling
+        self._routes = {False: {}, True: {}}
 
     def supported_versions(self, peer: Peer) -> list[tuple[int, int]]:
         """Key and highest version of each API that ``peer`` is told of, in order of key."""
@@ -514,6 +527,8 @@ class Dispatcher:
                 return None
             raise CorruptRequest(f"unknown version={version}")
         route = Route(spec, version, handler, is_internal=peer.is_internal)
+        if self._throttling is not None and not peer.is_internal:
+            self._throttling.count(route)
         self._routes[peer.is_internal][key_and_version] = route
         return route
 

@@ -61,7 +61,7 @@ class Listener:
         """Read requests from now on, those of the connections held so far first."""
         self.is_serving = True
         for connection in list(self.connections):
-            connection.flush()
+            connection.serve()
 
     async def close(self) -> None:
         """Stop listening, write what is answered, and wait until every connection is gone."""

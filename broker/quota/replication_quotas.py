@@ -25,6 +25,8 @@ class ReplicationQuota:
         self._bound = UNLIMITED
         self._topics: dict[str, frozenset[int] | None] = {}
         self._rate = Rate(windows, is_filled=False)
+        self.on_change: list[Callable[[], None]] = []
+        """Called when :attr:`is_empty` is another than before."""
 
     @property
     def is_empty(self) -> bool:
@@ -33,15 +35,17 @@ class ReplicationQuota:
 
     def use_rate(self, bytes_per_s: int) -> None:
         """Bound the throttled replicas of this node together."""
-        self._bound = bytes_per_s
+        was_empty, self._bound = self.is_empty, bytes_per_s
+        self._tell_if_other_than(was_empty)
 
     def use_topic(self, topic: str, words: Collection[str], node_id: int) -> None:
         """Throttle the replicas of this node that a topic's list names, and no others of it."""
-        indexes = throttled_indexes(words, node_id)
+        was_empty, indexes = self.is_empty, throttled_indexes(words, node_id)
         if indexes is None or indexes:
             self._topics[topic] = indexes
         else:
             self._topics.pop(topic, None)
+        self._tell_if_other_than(was_empty)
 
     def is_throttled(self, topic: str, index: int) -> bool:
         """Whether this replica is one that its topic lists."""
@@ -60,6 +64,11 @@ class ReplicationQuota:
         """So many bytes of a replica were moved; those that are not throttled do not count."""
         if count and self.is_throttled(topic, index):
             self._rate.record(count, self._now())
+
+    def _tell_if_other_than(self, was_empty: bool) -> None:
+        if self.is_empty != was_empty:
+            for tell in self.on_change:
+                tell()
 
 
 class ReplicationQuotas:

@@ -24,12 +24,14 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from typing import Any, Final
 
+from barnabas.broker.quota.replication_quotas import ReplicationQuota
 from barnabas.broker.settings.node_config import ReplicationSettings
 from barnabas.broker.storage.cooperative import at_once, in_slices
 from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch, list_offsets
+from barnabas.protocol.messages.fetch import PartitionResult
 
 from . import fetch_response, leader_epoch_truncation
 from .fetch_response import NextStep
@@ -58,6 +60,8 @@ FIRST_RETRY_S: Final = 0.02
 """Doubled up to the back-off: most failures pass at once, when the leader hears that it leads."""
 REFUSED_RETRY_S: Final = 10.0
 """What came is wrong: it is not asked for more often than this in the end."""
+THROTTLED_S: Final = 0.1
+"""A throttled partition is left out for so long, then the rate is looked at again."""
 LOST_SESSION: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -79,7 +83,16 @@ class PartitionFetchState:
     have; appended under the new epoch they would never be compared again.
     """
 
-    __slots__ = ("due_at", "is_new", "key", "leader_epoch", "partition", "pause_s", "refused")
+    __slots__ = (
+        "due_at",
+        "is_in_sync",
+        "is_new",
+        "key",
+        "leader_epoch",
+        "partition",
+        "pause_s",
+        "refused",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -90,6 +103,8 @@ class PartitionFetchState:
         self.pause_s = FIRST_RETRY_S
         self.is_new = True
         """It has not been made fit yet to be compared by epochs: it is not asked for before."""
+        self.is_in_sync = False
+        """The last answer left nothing committed that is not here; noted while there is a quota."""
         self.refused: tuple[int, ErrorCode] | None = None
         """Which offset could not be taken over at the last try, and why."""
 
@@ -126,8 +141,13 @@ class ReplicaFetcher:
         dial: Dial,
         locate: Locate,
         write_recovery_points: Callable[[], Awaitable[None]],
+        quota: ReplicationQuota | None = None,
     ) -> None:
-        """``write_recovery_points`` is awaited after a truncation, before more is appended."""
+        """``write_recovery_points`` is awaited after a truncation, before more is appended.
+
+        ``quota`` None: no partition ever waits for others.
+        """
+        self._quota = quota
         self._leader = leader
         self._node_id = node_id
         self._settings = settings
@@ -190,6 +210,9 @@ class ReplicaFetcher:
     async def _fetch_round(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
+        is_throttled = self._quota is not None and not self._quota.is_empty
+        if is_throttled:
+            self._hold_back(now)
         ready = {key: state for key, state in self._states.items() if state.due_at <= now}
         pause_s = min((state.due_at - now for state in self._states.values()), default=None)
         if not ready:
@@ -220,12 +243,30 @@ class ReplicaFetcher:
             if (
                 not touched
                 or later
+                or is_throttled
                 or version != self._version
                 or loop.time() >= now + FULL_LOOK_S
                 or not self._session.is_incremental
             ):
                 return
             request = self._build_request(self._session.next_request_for(self._positions(touched)))
+
+    def _hold_back(self, now: float) -> None:
+        """Leave throttled partitions out for a while, where the rate is exceeded.
+
+        Not those that are in sync: the leader's acks=all waits for them (KIP-73).
+        """
+        assert self._quota is not None
+        for state in self._states.values():
+            if state.due_at <= now and not state.is_in_sync and self._quota.holds_back(*state.key):
+                state.due_at = now + THROTTLED_S
+
+    def _note_progress(self, state: PartitionFetchState, result: PartitionResult) -> None:
+        """Count what came, and whether the partition has caught up with what is committed."""
+        if self._quota is not None and not self._quota.is_empty:
+            self._quota.record(*state.key, len(result.records or b""))
+            end = state.partition.log.end_offset
+            state.is_in_sync = not result.error_code and end >= result.high_watermark
 
     async def _prepare(
         self, ready: Mapping[Key, PartitionFetchState]
@@ -373,6 +414,7 @@ class ReplicaFetcher:
                             state.partition, result
                         ),
                     )
+                    self._note_progress(state, result)
                     yield
         return outcomes
 

@@ -53,6 +53,10 @@ class TopicConfigs:
         """What the topic sets itself, by Kafka's topic-level names; values as they were given."""
         return self._overrides.get(topic, _NONE)
 
+    def all_overrides(self) -> Mapping[str, Mapping[str, str]]:
+        """By topic, of those that set anything."""
+        return self._overrides
+
     async def load(self) -> None:
         """Read the overrides of all topics, watching for announcements from here on."""
         self._seen = set(await self._announcements())

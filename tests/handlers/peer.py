@@ -20,6 +20,7 @@ class SomePeer:
     sasl: PlainExchange | None = None
     remembered: Any = None
     is_closed: bool = False
+    throttled_s: float = 0.0
 
     @property
     def principal(self) -> str:
@@ -27,6 +28,9 @@ class SomePeer:
 
     def has_left(self) -> bool:
         return self.is_closed
+
+    def throttle(self, seconds: float) -> None:
+        self.throttled_s = max(self.throttled_s, seconds)
 
     def close(self) -> None:
         self.is_closed = True
