@@ -41,6 +41,7 @@ from .fetch_sessions import (
     RequestedPartition,
 )
 from .fetch_topic_ids import IDS_SINCE, FetchTopicIds
+from .fetch_watch import FetchWatch
 from .follower_fetch import (
     check_replica,
     divergence,
@@ -53,6 +54,7 @@ from .follower_fetch import (
 from .old_format_fetch import WAIT_S_MAX, OldFormatFetch
 from .read_committed import note_aborted, wants_committed
 from .stale_leaders import StaleLeaders
+from .throttled_followers import ThrottledFollowers
 
 log = logging.getLogger(__name__)
 
@@ -93,11 +95,9 @@ class FetchHandler:
     ) -> None:
         """``leader_quota`` None: no follower is ever held back."""
         self._replicas = replicas
-        self._quota = leader_quota
         self._read_requested = self._read_some
         if leader_quota is not None:
-            leader_quota.on_change.append(partial(self._use_quota, leader_quota))
-            self._use_quota(leader_quota)
+            self._throttle(leader_quota)
         self._stale_leaders = stale_leaders
         self._sessions = sessions
         self._topic_ids = topic_ids
@@ -114,6 +114,16 @@ class FetchHandler:
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
         return {ApiKey.FETCH: self.fetch}
+
+    def _throttle(self, quota: ReplicationQuota) -> None:
+        """Look at the quota with each read of a follower, but only while there is one."""
+        throttled = ThrottledFollowers(quota, self._replicas, self._read_some)
+
+        def use() -> None:
+            self._read_requested = self._read_some if quota.is_empty else throttled.read
+
+        quota.on_change.append(use)
+        use()
 
     def fetch(self, call: Call) -> Answer:
         """Read what is there; too little of it waits for more, up to ``max_wait_ms``.
@@ -309,36 +319,6 @@ class FetchHandler:
             is_first = is_first and not count
         return left, is_first
 
-    def _use_quota(self, quota: ReplicationQuota) -> None:
-        """Look at the quota with each read of a follower, but only while there is one."""
-        self._read_requested = self._read_some if quota.is_empty else self._read_throttled
-
-    def _read_throttled(
-        self, call: Call, reads: Sequence[PartitionRead], left: int, is_first: bool
-    ) -> tuple[int, bool]:
-        """The same, but no records for a throttled replica that is out of sync, above the rate.
-
-        It is told everything else, the high watermark above all. One that is in sync never waits:
-        acks=all waits for it (docs/spec/security.md §4, S66).
-        """
-        node, quota = call.request.replica_id, self._quota
-        if node < 0 or quota is None:
-            return self._read_some(call, reads, left, is_first)
-        for read in reads:
-            topic, index = read.topic, read.partition.partition
-            partition = self._replicas.get(topic, index)
-            is_in_sync = partition is not None and node in partition.isr
-            is_held_back = not is_in_sync and quota.holds_back(topic, index)
-            after = self._read_some(call, (read,), left, is_first)
-            if is_held_back:
-                read.result.records = b""
-                continue
-            left, is_first = after
-            # Of what is read twice, since it was too little the first time, a part counts twice:
-            # less than `replica.fetch.min.bytes`.
-            quota.record(topic, index, len(read.result.records or b""))
-        return left, is_first
-
     # -- very many partitions ------------------------------------------------------------------
 
     async def _answer_in_turns(self, call: Call) -> messages.FetchResponse:
@@ -523,41 +503,6 @@ class FetchHandler:
         """Whether a consumer's position may be right though this node's log does not have it."""
         partition = self._replicas.get(read.topic, read.partition.partition)
         return call.request.replica_id < 0 and self._stale_leaders.may_include(partition)
-
-
-class FetchWatch:
-    """What wakes a request that waits: its follower's session, or each partition it names."""
-
-    def __init__(
-        self,
-        context: FetchContext,
-        request: messages.FetchRequest,
-        wait: DelayedFetch,
-        watched: list[Partition],
-    ) -> None:
-        self._wait = wait
-        self._session = context.session
-        self._watched = watched
-        if self._session is not None and context.is_followers:
-            # One wait for a whole session: a follower of ten thousand partitions would otherwise
-            # enter and leave ten thousand lists with each fetch.
-            self._session.wait = wait
-        # Followers read to the log's end: each append is news to them. A consumer that it woke
-        # could not read it yet; the high watermark has to pass it first
-        # (test_a_follower_is_woken_by_an_append_and_a_consumer_by_its_commit).
-        for partition in self._watched:
-            if request.replica_id >= 0:
-                partition.fetch_waiters.wait_for_append(wait)
-            else:
-                partition.fetch_waiters.wait(wait, is_committed=wants_committed(request))
-
-    def stop(self) -> None:
-        """Nothing wakes it any more."""
-        # A later fetch may have put its own there: the peer retried on another connection.
-        if self._session is not None and self._session.wait is self._wait:
-            self._session.wait = None
-        for partition in self._watched:
-            partition.fetch_waiters.forget(self._wait)
 
 
 def _no_watch(_: Sequence[PartitionRead]) -> None:
