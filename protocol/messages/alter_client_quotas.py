@@ -35,7 +35,7 @@ class Entry:
     ops: Sequence[Op] = wire(array(Op))
 
 
-@message(key=49, versions=(0, 1), flexible=1)
+@message(key=49, versions=(0, 1), advertised=1, flexible=1)
 class AlterClientQuotasRequest:
     """The changes."""
 
@@ -60,7 +60,7 @@ class EntryResult:
     entity: Sequence[EntityResult] = wire(array(EntityResult))
 
 
-@message(key=49, versions=(0, 1), flexible=1)
+@message(key=49, versions=(0, 1), advertised=1, flexible=1)
 class AlterClientQuotasResponse:
     """The outcome for each change."""
 

@@ -29,7 +29,7 @@ class Component:
     match: str | None = wire(STRING, null_since=0)
 
 
-@message(key=48, versions=(0, 1), flexible=1)
+@message(key=48, versions=(0, 1), advertised=1, flexible=1)
 class DescribeClientQuotasRequest:
     """Which clients' quotas to show."""
 
@@ -61,7 +61,7 @@ class Entry:
     values: Sequence[Value] = wire(array(Value))
 
 
-@message(key=48, versions=(0, 1), flexible=1)
+@message(key=48, versions=(0, 1), advertised=1, flexible=1)
 class DescribeClientQuotasResponse:
     """The quotas found."""
 
