@@ -57,6 +57,11 @@ def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
         ["topics", "create", "t", "--partitions", "99999999999"],
         ["topics", "create", "t", "--replication-factor", "0"],
         ["topics", "list", "--timeout-ms", "0"],
+        ["quotas", "set", "--config", "producer_byte_rate=1"],
+        ["quotas", "set", "--user", "u"],
+        ["quotas", "set", "--user", "u", "--config", "producer_byte_rate=much"],
+        ["quotas", "set", "--user", "u", "--config", "a=1", "--delete-config", "a"],
+        ["quotas", "list", "--user", "u", "--default-user"],
     ],
 )
 def test_wrong_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
