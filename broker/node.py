@@ -581,6 +581,7 @@ class Node:
         self._cleaner.reconfigure(current.cleaner)
         self._quotas.use_rates(current.quotas)
         self._limits.connection_quotas.reconfigure(current.network, current.listener_quotas)
+        self._listeners.close_excess()
         self._controller.settings_changed()
 
     def _forget_deleted_topics(self) -> None:

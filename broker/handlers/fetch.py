@@ -375,7 +375,7 @@ class FetchHandler:
     async def _read_in_turns(self, call: Call, context: FetchContext) -> None:
         request: messages.FetchRequest = call.request
         # Bounded: the task of a short request, of a large session, is not cancelled when its peer
-        # leaves (net/dispatch.py, HandlerTask).
+        # leaves (net/handler_task.py).
         deadline = self._loop.time() + min(request.max_wait_ms / 1000, WAIT_S_MAX)
         while (left_s := deadline - self._loop.time()) > 0:
             if await self._found_enough(call, context, left_s):

@@ -77,6 +77,8 @@ class Connection(asyncio.Protocol):
         self.host = ""
         self.remembered: Any = None
         self.sasl = listener.exchange()
+        if self.sasl is not None:
+            self._requests = listener.limits.stranger_requests[self.is_internal]
         framing = Framing(listener.limits.frame_bytes_max)
         self._framing: Framing | BulkFraming = framing
         self._dispatch: Dispatch = listener.dispatcher.dispatch
@@ -142,6 +144,8 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
         self._timeouts.start(is_unauthenticated=self.sasl is not None)
         self._listener.entered(self)
+        if self.sasl is not None and not self.is_internal:
+            self._listener.limits.strangers.enter(self)
         # Before the listener serves, its port is bound but the node is not registered: an answer
         # would come from a node that nobody leads to yet (docs/spec/cluster.md §7).
         self._is_held = self._is_blocked = not self._listener.is_serving
@@ -253,6 +257,7 @@ class Connection(asyncio.Protocol):
             self._throttle_timer.cancel()
         self._sender.close()
         limits = self._listener.limits
+        limits.strangers.leave(self)
         limits.connection_quotas.release(self.host, self.listener, is_internal=self.is_internal)
         self._forget_answers()
         self._drop_waiting()
@@ -388,8 +393,18 @@ class Connection(asyncio.Protocol):
 
     def _authenticated(self) -> None:
         """The peer may do everything from here on: long frames, and no check before each."""
-        self._framing.bytes_max = self._listener.limits.frame_bytes_max
+        limits = self._listener.limits
+        self._framing.bytes_max = limits.frame_bytes_max
         self._dispatch = self._listener.dispatcher.dispatch
+        limits.strangers.leave(self)
+        held = self._charged + sum(
+            one.held for one in self._waiting if type(one) is PendingResponse
+        )
+        self._requests.leave(self)
+        self._requests.give(held)
+        self._is_queued = False
+        self._requests = limits.requests
+        self._requests.take(held)
 
     def serve_received(self) -> None:
         """Serve what the framing has whole now."""
@@ -620,6 +635,11 @@ class Connection(asyncio.Protocol):
             growth=self._framing.growth,
             sent=self._sender.sent,
         )
+
+    @property
+    def idle_s(self) -> float:
+        """How long the peer has been idle, roughly; 0 while it waits for an answer."""
+        return 0.0 if self._waiting else self._timeouts.quiet_s
 
     def longest_waiting(self) -> PendingResponse | None:
         """The first request here that is not answered yet."""

@@ -85,6 +85,21 @@ class ConnectionQuotas:
                 continue
             quota.update({str(address_info[4][0]): bound for address_info in found})
 
+    @property
+    def strangers_max(self) -> int:
+        """How many peers without proof there may be on listeners of clients."""
+        return max(1, self._settings.max_connections // 2)
+
+    def excess(self, listener: str) -> int:
+        """How many connections a listener has beyond its own bound, which was lowered."""
+        bound = self._listeners.get(listener, _NO_QUOTA).connections_max
+        return max(0, self._by_listener[listener] - bound)
+
+    @property
+    def excess_in_all(self) -> int:
+        """How many listeners of clients have together beyond the node's bound."""
+        return max(0, self.total - self._settings.max_connections)
+
     def admit(self, host: str, listener: str, *, is_internal: bool, now: float) -> str | None:
         """Why one more connection is turned away; None when it may come, and then it is counted."""
         quota = self._listeners.get(listener, _NO_QUOTA)

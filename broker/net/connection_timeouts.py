@@ -35,7 +35,7 @@ class ConnectionActivity(NamedTuple):
 class ConnectionTimeouts:
     """Looks at one connection every half minute at most, and compares it with the last time."""
 
-    __slots__ = ("_connection", "_last", "_listener", "_period_s", "_quiet_s", "_timer")
+    __slots__ = ("_connection", "_last", "_listener", "_period_s", "_timer", "quiet_s")
 
     def __init__(self, listener: Listener, connection: Connection) -> None:
         self._listener = listener
@@ -43,7 +43,8 @@ class ConnectionTimeouts:
         self._timer: asyncio.TimerHandle | None = None
         self._last = ConnectionActivity(True, True, False, False, 0, 0)
         self._period_s = min(STALL_S, listener.limits.idle_s)
-        self._quiet_s = 0.0
+        self.quiet_s = 0.0
+        """How long nothing was heard, and nothing waited for, in whole periods."""
 
     def start(self, *, is_unauthenticated: bool) -> None:
         """Look for the first time after one period, or sooner at who has to prove something."""
@@ -65,7 +66,7 @@ class ConnectionTimeouts:
         self._timer = self._listener.loop.call_later(self._period_s, self._look)
 
     def _expired(self, state: ConnectionActivity, last: ConnectionActivity) -> str:
-        self._quiet_s = 0.0 if state.is_active else self._quiet_s + self._period_s
+        self.quiet_s = 0.0 if state.is_active else self.quiet_s + self._period_s
         if not state.is_authenticated:
             return "not authenticated in time"
         if last.is_stalled and state.is_stalled and state.sent - last.sent < SMALL_FRAME_BYTES_MAX:
@@ -76,4 +77,4 @@ class ConnectionTimeouts:
             and state.growth - last.growth < SMALL_FRAME_BYTES_MAX
         ):
             return "unfinished frame"
-        return "idle" if self._quiet_s >= self._listener.limits.idle_s else ""
+        return "idle" if self.quiet_s >= self._listener.limits.idle_s else ""

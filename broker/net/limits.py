@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .bulk_framing import ReceiveBuffers
 from .connection_quotas import ConnectionQuotas
 from .rejection_log import RejectionLog
+from .strangers import STRANGERS_BYTES_MAX, Strangers
 
 if TYPE_CHECKING:
     from barnabas.broker.settings.listener_quotas import ListenerQuota
@@ -164,7 +165,10 @@ class Limits:
         self.idle_s = settings.connections_max_idle_ms / 1000
         self.requests = MemoryPool(settings.queued_max_request_bytes)
         self.answers = MemoryPool(settings.queued_max_request_bytes)
+        self.stranger_requests = tuple(MemoryPool(STRANGERS_BYTES_MAX) for _ in range(2))
+        """What is held of peers without proof: on listeners of clients, on that of nodes."""
         self.connection_quotas = ConnectionQuotas(settings, listeners)
+        self.strangers = Strangers(self.connection_quotas)
         self.rejection_log = RejectionLog()
         self.buffers = ReceiveBuffers()
         self.small_buffer = memoryview(bytearray(SMALL_READ_BYTES))

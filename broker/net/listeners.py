@@ -141,6 +141,22 @@ class Listeners:
         listeners = (*self._listeners.values(), *self._closing)
         return [one for bound in listeners for one in bound.listener.connections]
 
+    def close_excess(self) -> None:
+        """Close the longest idle where bounds were lowered, the nodes' own listener excepted."""
+        quotas = self._limits.connection_quotas
+        clients: list[Connection] = []
+        count = quotas.excess_in_all
+        for name, bound in self._listeners.items():
+            found = _longest_idle(bound.listener.connections)
+            of_listener = quotas.excess(name)
+            for connection in found[:of_listener]:
+                connection.close()
+            if not bound.listener.is_internal:
+                count -= of_listener
+                clients += found[of_listener:]
+        for connection in _longest_idle(clients)[: max(0, count)]:
+            connection.close()
+
     def serve(self) -> Mapping[str, int]:
         """Answer from now on; the bound port of each listener."""
         self._is_serving = True
@@ -193,6 +209,11 @@ class Listeners:
             name: advertised(config.advertised.get(name) or bound.endpoint, bound.listener.port)
             for name, bound in self._listeners.items()
         }
+
+
+def _longest_idle(connections: Iterable[Connection]) -> list[Connection]:
+    """Those first, and of equal ones the oldest."""
+    return sorted(connections, key=lambda connection: -connection.idle_s)
 
 
 def _name(bound: _BoundListener) -> str:

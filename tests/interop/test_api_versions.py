@@ -26,7 +26,6 @@ VERSIONS: Final = range(5)
 
 _NODES = "asked by nodes: served on the inter-broker listener alone"
 _TOKENS = "delegation tokens are not built"
-_QUOTAS = "quotas are not built"
 _SCRAM = "SCRAM is not built"
 _NEXT_GENERATION = "KIP-848's groups are not built yet"
 
@@ -40,8 +39,6 @@ NOT_OFFERED: Final[Mapping[int, tuple[str, str]]] = {
     39: ("RenewDelegationToken", _TOKENS),
     40: ("ExpireDelegationToken", _TOKENS),
     41: ("DescribeDelegationToken", _TOKENS),
-    48: ("DescribeClientQuotas", _QUOTAS),
-    49: ("AlterClientQuotas", _QUOTAS),
     50: ("DescribeUserScramCredentials", _SCRAM),
     51: ("AlterUserScramCredentials", _SCRAM),
     56: ("AlterPartition", _NODES),

@@ -168,10 +168,25 @@ async def test_what_cannot_be_bound_or_dialled_is_refused_and_changes_nothing(
     assert registered(cluster, 1) == before
 
 
-async def test_a_bound_on_connections_holds_from_the_next_connection_on(cluster: Cluster) -> None:
+async def test_a_lowered_bound_closes_the_longest_idle_and_holds_from_then_on(
+    cluster: Cluster,
+) -> None:
     first = cluster.node(1).port
-    async with await dial(first) as held:
+    async with await dial(first) as idle:
         assert await change(first, 1, max_connections="1") == (0, None)
+
+        async def is_closed() -> bool:
+            return idle.is_closed
+
+        await eventually(is_closed)
+    opened: list[Connection] = []
+
+    async def is_let_in() -> bool:
+        opened.append(await dial(first))  # refused until the one that made the change is gone
+        return True
+
+    await eventually(is_let_in)
+    async with opened[0] as held:
         with pytest.raises(KafkaError):
             await told(first)
         assert await change_over(held, 1, max_connections=None) == (0, None)

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from barnabas.broker.net.connection_quotas import THROTTLE_S_MAX, ConnectionQuotas
+from barnabas.broker.quota.ip_connection_rates import IpConnectionRates
+from barnabas.broker.quota.rate import Windows
 from barnabas.broker.settings.node_config import NetworkSettings, load
 from barnabas.protocol.messages import list_groups
 from barnabas.protocol.settings import ConfigError
@@ -128,3 +130,24 @@ async def test_a_connection_that_waits_for_its_turn_is_served_in_the_end(start: 
     clients = [await node.connect() for _ in range(12)]
     answers = await asyncio.gather(*(client.ask(*LIST) for client in clients))
     assert len(answers) == 12
+
+
+def test_s64_a_bound_that_is_lowered_tells_how_many_are_too_many() -> None:
+    bounded = connection_quotas(max_connections="9", listener_name_inside_max_connections="5")
+    for number in range(4):
+        assert enters(bounded, str(number), "INSIDE") is None
+        assert enters(bounded, str(number), "INTERNAL", inner=True) is None
+    assert (bounded.excess("INSIDE"), bounded.excess_in_all) == (0, 0)
+    config = load(LEAST | {"max.connections": "3", "listener.name.inside.max.connections": "2"})
+    bounded.reconfigure(config.network, config.listener_quotas)
+    assert (bounded.excess("INSIDE"), bounded.excess_in_all) == (2, 1)
+    assert bounded.excess("INTERNAL") == 0
+
+
+def test_s64_nodes_are_outside_the_rates_of_addresses() -> None:
+    bounded = connection_quotas()
+    assert bounded.closes_after_s("a", is_internal=False, now=100.0) == 0
+    bounded.address_rates = rates = IpConnectionRates(Windows(11, 1.0))
+    rates.replace({"10.0.0.1": 1e-9})
+    assert bounded.closes_after_s("10.0.0.1", is_internal=True, now=100.0) == 0
+    assert bounded.closes_after_s("10.0.0.1", is_internal=False, now=100.0) == 1
