@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from barnabas.broker.quota.entities import (
     CLIENT_ID,
@@ -219,7 +219,7 @@ def _entity(named: Mapping[str, str | None]) -> Entity:
 
 
 def _changes(
-    operations: Sequence[alter_client_quotas.Op], keys: Mapping[str, type]
+    operations: Sequence[alter_client_quotas.Op], keys: Mapping[str, type[Any]]
 ) -> dict[str, str | None]:
     """The texts to write, None to remove; raises Refused."""
     changes: dict[str, str | None] = {}
@@ -232,7 +232,7 @@ def _changes(
     return changes
 
 
-def _text(key: str, value: float, kind: type) -> str:
+def _text(key: str, value: float, kind: type[Any]) -> str:
     """A bound as Kafka writes it. Not one of 0: what is throttled for ever is denied by an ACL."""
     if not math.isfinite(value) or value <= 0:
         raise _invalid(f"{key}={value}: must be a number above 0")

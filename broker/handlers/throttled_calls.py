@@ -22,7 +22,7 @@ def mutation_quota(
 ) -> MutationQuota:
     """What the call may have changed; versions before ``strict_since`` are only throttled."""
     if mutations is None:
-        return MutationQuota(None, float, is_strict=False)
+        return MutationQuota(None, lambda: 0.0, is_strict=False)
     is_strict = strict_since is not None and call.version >= strict_since
     return mutations.of(*client_of(call), is_strict=is_strict)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.protocol.sanitizer import DEFAULT_ENTITY, desanitize, sanitize
 
@@ -92,7 +92,7 @@ def entity_of(path: str) -> Entity:
     raise ValueError(f"{path!r} is about no user, client or address")
 
 
-def bounds_of(config: Mapping[str, str], keys: Mapping[str, type]) -> dict[str, float]:
+def bounds_of(config: Mapping[str, str], keys: Mapping[str, type[Any]]) -> dict[str, float]:
     """The quotas among the settings of an entity; raises ValueError for one that is no bound.
 
     Others are left out: a user's credentials stand in the same place.

@@ -102,7 +102,7 @@ def fetched(size: int) -> fetch.FetchResponse:
     return fetch.FetchResponse(session_id=5, responses=[topic])
 
 
-def a_fetch(**fields: int) -> tuple[Any, int]:
+def a_fetch(**fields: Any) -> tuple[Any, int]:
     fields = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 30} | fields
     return fetch.FetchRequest(topics=[], **fields), 11
 

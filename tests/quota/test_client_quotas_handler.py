@@ -6,7 +6,7 @@ Source: docs/spec/security.md §4 (S57, S65).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,7 +48,7 @@ class Desk:
     other: Quotas
 
     async def alter(
-        self, names: Names, *, validate_only: bool = False, **values: float | None
+        self, names: Names, values: Mapping[str, float | None], *, validate_only: bool = False
     ) -> int:
         entry = alter_client_quotas.Entry(
             entity=[
@@ -132,7 +132,7 @@ async def test_s57_a_quota_is_written_as_kafka_does_and_acts_on_every_node(desk:
     acts = asyncio.create_task(told(desk.other))
     await asyncio.sleep(0)
     values = {PRODUCER_BYTE_RATE: 1024.0, REQUEST_PERCENTAGE: 12.5}
-    assert await desk.alter({USER: "a b", CLIENT_ID: None}, **values) == 0
+    assert await desk.alter({USER: "a b", CLIENT_ID: None}, values) == 0
     path = "/config/users/a%20b/clients/<default>"
     wanted = {PRODUCER_BYTE_RATE: "1024", REQUEST_PERCENTAGE: "12.5"}
     assert await desk.stored(path) == wanted
@@ -146,36 +146,36 @@ async def test_s57_a_quota_is_written_as_kafka_does_and_acts_on_every_node(desk:
 
 async def test_s57_the_last_key_takes_znode_and_empty_parents_with_it(desk: Desk) -> None:
     both: Names = {USER: "u", CLIENT_ID: "c"}
-    await desk.alter(both, **{PRODUCER_BYTE_RATE: 5.0, CONSUMER_BYTE_RATE: 6.0})
-    await desk.alter(both, **{PRODUCER_BYTE_RATE: None})
+    await desk.alter(both, {PRODUCER_BYTE_RATE: 5.0, CONSUMER_BYTE_RATE: 6.0})
+    await desk.alter(both, {PRODUCER_BYTE_RATE: None})
     assert await desk.stored("/config/users/u/clients/c") == {CONSUMER_BYTE_RATE: "6"}
-    await desk.alter(both, **{CONSUMER_BYTE_RATE: None})
+    await desk.alter(both, {CONSUMER_BYTE_RATE: None})
     assert await desk.session.exists("/config/users/u") is None
     assert len(await desk.session.children(znodes.CONFIG_CHANGES)) == 3
     assert desk.quotas.clients.is_empty
 
 
 async def test_s57_a_user_with_quotas_of_its_clients_stays_without_its_own(desk: Desk) -> None:
-    await desk.alter({USER: "u"}, **{PRODUCER_BYTE_RATE: 5.0})
-    await desk.alter({USER: "u", CLIENT_ID: "c"}, **{PRODUCER_BYTE_RATE: 6.0})
-    await desk.alter({USER: "u"}, **{PRODUCER_BYTE_RATE: None})
+    await desk.alter({USER: "u"}, {PRODUCER_BYTE_RATE: 5.0})
+    await desk.alter({USER: "u", CLIENT_ID: "c"}, {PRODUCER_BYTE_RATE: 6.0})
+    await desk.alter({USER: "u"}, {PRODUCER_BYTE_RATE: None})
     assert await desk.stored("/config/users/u") == {}
     assert await desk.stored("/config/users/u/clients/c") == {PRODUCER_BYTE_RATE: "6"}
-    await desk.alter({USER: "u", CLIENT_ID: "c"}, **{PRODUCER_BYTE_RATE: None})
+    await desk.alter({USER: "u", CLIENT_ID: "c"}, {PRODUCER_BYTE_RATE: None})
     assert await desk.session.exists("/config/users/u") is None
 
 
 async def test_s57_credentials_of_a_user_stay_whatever_becomes_of_its_quotas(desk: Desk) -> None:
     config = znodes.EntityConfig(config={"SCRAM-SHA-256": CREDENTIAL})
     await desk.session.create("/config/users/u", config.to_json())
-    await desk.alter({USER: "u", CLIENT_ID: "c"}, **{PRODUCER_BYTE_RATE: 6.0})
-    await desk.alter({USER: "u"}, **{PRODUCER_BYTE_RATE: 5.0})
+    await desk.alter({USER: "u", CLIENT_ID: "c"}, {PRODUCER_BYTE_RATE: 6.0})
+    await desk.alter({USER: "u"}, {PRODUCER_BYTE_RATE: 5.0})
     assert await desk.stored("/config/users/u") == {
         "SCRAM-SHA-256": CREDENTIAL,
         PRODUCER_BYTE_RATE: "5",
     }
-    await desk.alter({USER: "u"}, **{PRODUCER_BYTE_RATE: None})
-    await desk.alter({USER: "u", CLIENT_ID: "c"}, **{PRODUCER_BYTE_RATE: None})
+    await desk.alter({USER: "u"}, {PRODUCER_BYTE_RATE: None})
+    await desk.alter({USER: "u", CLIENT_ID: "c"}, {PRODUCER_BYTE_RATE: None})
     assert await desk.stored("/config/users/u") == {"SCRAM-SHA-256": CREDENTIAL}
 
 
@@ -202,7 +202,7 @@ async def test_s57_what_kafka_wrote_is_in_force_from_the_start(desk: Desk) -> No
 
 async def test_s57_two_who_change_one_user_at_once_both_succeed(desk: Desk) -> None:
     keys = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
-    codes = await asyncio.gather(*(desk.alter({USER: "u"}, **{key: 2.0}) for key in keys))
+    codes = await asyncio.gather(*(desk.alter({USER: "u"}, {key: 2.0}) for key in keys))
     assert codes == [0, 0, 0]
     assert await desk.stored("/config/users/u") == {
         PRODUCER_BYTE_RATE: "2",
@@ -236,7 +236,7 @@ async def test_s57_two_who_change_one_user_at_once_both_succeed(desk: Desk) -> N
 async def test_s65_a_change_that_makes_no_sense_is_refused_and_writes_nothing(
     desk: Desk, names: Names, values: dict[str, float | None]
 ) -> None:
-    assert await desk.alter(names, **values) == REFUSED
+    assert await desk.alter(names, values) == REFUSED
     assert await desk.session.children(znodes.CONFIG_CHANGES) == []
 
 
@@ -251,15 +251,15 @@ async def test_s65_a_bound_of_zero_is_refused(desk: Desk) -> None:
 
 
 async def test_s65_a_whole_number_may_be_off_by_a_millionth(desk: Desk) -> None:
-    assert await desk.alter({USER: "u"}, **{PRODUCER_BYTE_RATE: 5 - 5e-7}) == 0
+    assert await desk.alter({USER: "u"}, {PRODUCER_BYTE_RATE: 5 - 5e-7}) == 0
     assert await desk.stored("/config/users/u") == {PRODUCER_BYTE_RATE: "5"}
-    assert await desk.alter({USER: "u"}, **{PRODUCER_BYTE_RATE: float(2**63 - 1)}) == 0
+    assert await desk.alter({USER: "u"}, {PRODUCER_BYTE_RATE: float(2**63 - 1)}) == 0
     assert await desk.stored("/config/users/u") == {PRODUCER_BYTE_RATE: str(2**63 - 1)}
 
 
 async def test_s65_what_is_only_validated_changes_nothing(desk: Desk) -> None:
-    assert await desk.alter({USER: "u"}, validate_only=True, **{PRODUCER_BYTE_RATE: 5.0}) == 0
-    assert await desk.alter({USER: "u"}, validate_only=True, **{PRODUCER_BYTE_RATE: 0.5}) == REFUSED
+    assert await desk.alter({USER: "u"}, {PRODUCER_BYTE_RATE: 5.0}, validate_only=True) == 0
+    assert await desk.alter({USER: "u"}, {PRODUCER_BYTE_RATE: 0.5}, validate_only=True) == REFUSED
     assert await desk.session.exists("/config/users/u") is None
 
 
@@ -276,9 +276,9 @@ async def many(desk: Desk) -> Desk:
         {USER: None, CLIENT_ID: "c"},
     ]
     for entity in entities:
-        assert await desk.alter(entity, **{PRODUCER_BYTE_RATE: 1.0}) == 0
+        assert await desk.alter(entity, {PRODUCER_BYTE_RATE: 1.0}) == 0
     for ip in ("10.0.0.1", None):
-        assert await desk.alter({IP: ip}, **{CONNECTION_CREATION_RATE: 2.0}) == 0
+        assert await desk.alter({IP: ip}, {CONNECTION_CREATION_RATE: 2.0}) == 0
     return desk
 
 
@@ -343,7 +343,7 @@ async def test_s65_credentials_are_never_shown_as_quotas(desk: Desk) -> None:
 async def test_a_quota_that_cannot_be_read_leaves_the_former_one_in_force(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await desk.alter({USER: "u"}, **{PRODUCER_BYTE_RATE: 5.0})
+    await desk.alter({USER: "u"}, {PRODUCER_BYTE_RATE: 5.0})
     data = znodes.EntityConfig(config={PRODUCER_BYTE_RATE: "much"}).to_json()
     await desk.session.set("/config/users/u", data)
     await desk.quotas.store.announced([ClientEntity("u").path])
