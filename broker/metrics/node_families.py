@@ -57,6 +57,22 @@ def duty_families(duties: Mapping[str, Latency]) -> Iterator[str]:
     )
 
 
+def connection_families(throttled: Mapping[str, int], closed: Mapping[str, int]) -> Iterator[str]:
+    """Connections that are not read for a while, and those that we closed; no user is named."""
+    yield from family(
+        "barnabas_throttled_connections",
+        "gauge",
+        "Connections that are not read for a while: over a quota, or above a rate.",
+        (({"kind": kind}, count) for kind, count in sorted(throttled.items())),
+    )
+    yield from family(
+        "barnabas_connections_refused_total",
+        "counter",
+        "Connections that the node closed: too many, idle, slow, or not authenticated in time.",
+        (({"reason": reason}, count) for reason, count in sorted(closed.items())),
+    )
+
+
 def request_families(
     meters: Mapping[str, RequestMeter], connections: Mapping[str, int]
 ) -> Iterator[str]:

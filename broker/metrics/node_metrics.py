@@ -34,6 +34,7 @@ from .group_lag_monitor import GroupLagMonitor
 from .liveness_families import liveness_families
 from .metrics_server import MetricsServer
 from .node_families import (
+    connection_families,
     controller_families,
     duty_families,
     log_families,
@@ -131,6 +132,7 @@ class NodeMetrics:
         yield from process_families()
         yield from duty_families({"loop": self._loop_lag.latency, **node.duties})
         yield from request_families(self._meters, node.listeners.connections())
+        yield from connection_families(node.listeners.throttled(), node.listeners.closed())
         yield from replica_families(node.replicas, node.isr_manager)
         yield from log_families(node.logs)
         yield from verification_families(node.verifier)

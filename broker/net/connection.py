@@ -100,6 +100,8 @@ class Connection(asyncio.Protocol):
         self._is_admitted = self._is_closing = self._is_blocked = self.is_dirty = False
         self._is_held = False
         self._throttle_timer: asyncio.TimerHandle | None = None
+        self.throttle_kind = ""
+        """Why the peer is throttled now; empty while it is not."""
         # Bound once: looking the method up makes an object, and each request that waits needs it.
         self._response_ready = self._on_answer
         self._transport: asyncio.Transport
@@ -157,9 +159,9 @@ class Connection(asyncio.Protocol):
             # Above the rate of its address it is not served at all.
             self._transport.pause_reading()
             self._is_paused = True
-            self.throttle(close_s, self._refuse_for_rate)
+            self.throttle(close_s, "address", self._refuse_for_rate)
         elif wait_s:
-            self.throttle(wait_s)
+            self.throttle(wait_s, "connection rate")
         # The pool tells those that are there when memory becomes scarce; this one came later.
         self.read_less()
 
@@ -587,11 +589,14 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.resume_reading()
 
-    def throttle(self, seconds: float, then: Callable[[], None] | None = None) -> None:
+    def throttle(
+        self, seconds: float, kind: str = "quota", then: Callable[[], None] | None = None
+    ) -> None:
         """Serve nothing more of this peer for so long; whatever it is to be told leaves.
 
-        A shorter one than it is throttled for already changes nothing. ``then`` None: it is served
-        afterwards. It is no idle peer meanwhile, however long that takes (:meth:`state`).
+        A shorter one than it is throttled for already changes nothing. ``kind`` is what metrics
+        call it. ``then`` None: it is served afterwards. It is no idle peer meanwhile, however long
+        that takes (:meth:`state`).
         """
         loop, timer = self._listener.loop, self._throttle_timer
         if timer is not None:
@@ -599,10 +604,11 @@ class Connection(asyncio.Protocol):
                 return
             timer.cancel()
         self._is_held = self._is_blocked = True
+        self.throttle_kind = kind
         self._throttle_timer = loop.call_later(seconds, then or self._throttled)
 
     def _throttled(self) -> None:
-        self._throttle_timer = None
+        self._throttle_timer, self.throttle_kind = None, ""
         self.serve()
 
     def _refuse_for_rate(self) -> None:

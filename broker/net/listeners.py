@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -156,6 +157,14 @@ class Listeners:
                 clients += found[of_listener:]
         for connection in _longest_idle(clients)[: max(0, count)]:
             connection.close()
+
+    def throttled(self) -> Mapping[str, int]:
+        """How many connections are throttled now, by kind."""
+        return Counter(one.throttle_kind for one in self.open_connections() if one.throttle_kind)
+
+    def closed(self) -> Mapping[str, int]:
+        """How many connections were closed by us, by reason, ever."""
+        return self._limits.rejection_log.connections
 
     def serve(self) -> Mapping[str, int]:
         """Answer from now on; the bound port of each listener."""

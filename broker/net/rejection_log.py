@@ -6,6 +6,7 @@ Source: docs/spec/reliability.md §8.2.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,9 @@ REPEAT_S: Final = 60.0
 """A client that connects again and again leaves a line with its count so often."""
 LINES_MAX: Final = 20
 """Warnings within REPEAT_S, whoever causes them."""
+REASONS_MAX: Final = 30
+"""Of reasons that are counted: there are a dozen, but some name what a peer sent."""
+OTHER_REASON: Final = "other"
 TEXT_MAX: Final = 200
 """Characters of a client id or a reason that are kept and told."""
 
@@ -37,6 +41,8 @@ class RejectionLog:
     """Logs why connections are closed; one for the whole node."""
 
     def __init__(self) -> None:
+        self.connections: Counter[str] = Counter()
+        """Closed by us, by reason; what is beyond REASONS_MAX kinds is another reason."""
         self._logged: set[tuple[str, str]] = set()
         self._rejections: dict[Kind, _Closings] = {}
         self._began_s = 0.0
@@ -44,6 +50,8 @@ class RejectionLog:
 
     def connection_rejected(self, host: str, reason: str) -> None:
         """Log at INFO why a connection is closed, unless ``host`` was told so before."""
+        is_counted = reason in self.connections or len(self.connections) < REASONS_MAX
+        self.connections[reason if is_counted else OTHER_REASON] += 1
         is_new = (host, reason) not in self._logged and len(self._logged) < KINDS_MAX
         if is_new:
             self._logged.add((host, reason))

@@ -344,3 +344,27 @@ async def test_s64_above_the_rate_of_its_address_a_connection_is_left_unread_and
     rates.replace({})
     other: RawClient = await node.connect()
     assert (await other.ask(*LIST)).throttle_time_ms == TOLD_MS
+
+
+async def test_s77_why_a_connection_is_throttled_or_closed_is_told_without_names(
+    start: Start,
+) -> None:
+    node = await start()
+    client = await node.connect()
+    await client.ask(*LIST)
+    (connection,) = node.listener.connections
+    assert connection.throttle_kind == ""
+    connection.throttle(3600)
+    assert connection.throttle_kind == "quota"
+    connection.throttle(60, "connection rate")
+    assert connection.throttle_kind == "quota"
+    rates = IpConnectionRates(Windows(11, 0.001))
+    node.limits.connection_quotas.address_rates = rates
+    rates.replace({"127.0.0.1": 1e-9})
+    assert await (await node.connect()).is_closed()
+    told = node.limits.rejection_log.connections
+    assert dict(told) == {"too many connections a second from one address": 1}
+    for number in range(100):
+        node.limits.rejection_log.connection_rejected("h", f"made up {number}")
+    assert len(told) == 31
+    assert told["other"] == 71
