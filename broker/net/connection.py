@@ -157,8 +157,6 @@ class Connection(asyncio.Protocol):
         close_s = quotas.closes_after_s(self.host, is_internal=self.is_internal, now=now)
         if close_s:
             # Above the rate of its address it is not served at all.
-            self._transport.pause_reading()
-            self._is_paused = True
             self.throttle(close_s, "address", self._refuse_for_rate)
         elif wait_s:
             self.throttle(wait_s, "connection rate")
