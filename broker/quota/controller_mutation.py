@@ -66,7 +66,7 @@ class ControllerMutationQuotas:
 
     def __init__(self, table: QuotaTable, windows: Windows, now: Callable[[], float]) -> None:
         self._table = table
-        self._burst_s = windows.count * windows.seconds
+        self._burst_s = windows.number * windows.seconds
         self._now = now
         self._buckets: Recent[Counter, TokenBucket] = Recent()
 

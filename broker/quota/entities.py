@@ -89,7 +89,8 @@ def entity_of(path: str) -> Entity:
             return ClientEntity(_named(user), _named(client_id))
         case ["ips", ip]:
             return IpEntity(_named(ip))
-    raise ValueError(f"{path!r} is about no user, client or address")
+        case _:
+            raise ValueError(f"{path!r} is about no user, client or address")
 
 
 def bounds_of(config: Mapping[str, str], keys: Mapping[str, type[Any]]) -> dict[str, float]:

@@ -18,13 +18,13 @@ from typing import NamedTuple
 class Windows(NamedTuple):
     """How far a rate looks back: the whole windows that count, and the one that is running."""
 
-    count: int = 11
+    number: int = 11
     seconds: float = 1.0
 
     @property
     def whole_s(self) -> float:
         """All windows but the running one."""
-        return (self.count - 1) * self.seconds
+        return (self.number - 1) * self.seconds
 
 
 class _Sample:
@@ -57,7 +57,7 @@ class Rate:
         if not samples or now - samples[-1].start >= self._windows.seconds:
             samples.append(_Sample(now))
             # One more than windows: the oldest may have begun before what is looked at.
-            if len(samples) > self._windows.count + 1:
+            if len(samples) > self._windows.number + 1:
                 samples.popleft()
         samples[-1].value += value
         samples[-1].last = now
@@ -72,7 +72,7 @@ class Rate:
         windows = self._windows
         elapsed = now - (self._samples[0].start if self._samples else now)
         if self._is_filled:
-            missing = windows.count - 1 - math.floor(elapsed / windows.seconds)
+            missing = windows.number - 1 - math.floor(elapsed / windows.seconds)
             elapsed += max(0, missing) * windows.seconds
         return max(elapsed, windows.seconds)
 
@@ -85,7 +85,7 @@ class Rate:
 
     def _forget(self, now: float) -> None:
         """Drop what was last written before all windows that are looked at."""
-        samples, most = self._samples, self._windows.count * self._windows.seconds
+        samples, most = self._samples, self._windows.number * self._windows.seconds
         while samples and now - samples[0].last >= most:
             samples.popleft()
 
