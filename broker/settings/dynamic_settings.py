@@ -11,7 +11,8 @@ from typing import Final
 
 from barnabas.protocol.settings import Setting, declared
 
-from .listener_quotas import quota_setting, split_listener_name
+from .listener_quotas import quota_setting
+from .listener_settings import base_name, split_name
 from .log_config import BROKER_SYNONYMS, LogConfig
 from .name_validation import unsupported_setting
 from .node_config import SECTIONS
@@ -57,7 +58,10 @@ def scope_of(name: str) -> Scope | None:
         return Scope.CLUSTER
     if name in UNSUPPORTED_SETTINGS:
         return UNSUPPORTED_SETTINGS[name].scope
-    unsupported = unsupported_setting(name) if split_listener_name(name) is not None else None
+    base = base_name(name)
+    if base is not None and scope_of(base) is not None:
+        return Scope.NODE
+    unsupported = unsupported_setting(name) if split_name(name) is not None else None
     return unsupported.scope if unsupported is not None else None
 
 
@@ -68,8 +72,12 @@ def setting_of(name: str) -> Setting | None:
     for section in SECTIONS:
         if name in declared(section):
             return declared(section)[name]
+    base = base_name(name)
+    item = None if base is None else setting_of(base)
+    if item is not None:
+        return replace(item, name=name)
     unsupported = unsupported_setting(name)
-    return quota_setting(name) or (replace(unsupported.setting, name=name) if unsupported else None)
+    return replace(unsupported.setting, name=name) if unsupported else None
 
 
 def dynamic(overrides: Mapping[str, str], *, of_all: bool) -> dict[str, str]:

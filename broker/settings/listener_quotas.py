@@ -12,9 +12,9 @@ from typing import Final
 
 from barnabas.protocol.settings import ConfigError, Setting, declared, parsed
 
+from .listener_settings import split_name
 from .node_settings import NetworkSettings
 
-LISTENER_PREFIX: Final = "listener.name."
 UNLIMITED: Final = 2_147_483_647
 CONNECTIONS: Final = "max.connections"
 CREATION_RATE: Final = "max.connection.creation.rate"
@@ -29,20 +29,12 @@ class ListenerQuota:
     creations_per_s: int = UNLIMITED
 
 
-def split_listener_name(name: str) -> tuple[str, str] | None:
-    """Listener, in upper case, and setting of ``listener.name.NAME.setting``; else None."""
-    if not name.startswith(LISTENER_PREFIX):
-        return None
-    listener, dot, own = name.removeprefix(LISTENER_PREFIX).partition(".")
-    return (listener.upper(), own) if dot and listener else None
-
-
 def quota_setting(name: str) -> Setting | None:
     """The declaration behind a listener's own bound; None for any other name."""
-    found = split_listener_name(name)
-    if found is None or found[1] not in (CONNECTIONS, CREATION_RATE):
+    found = split_name(name)
+    if found is None or found.mechanism or found.setting not in (CONNECTIONS, CREATION_RATE):
         return None
-    return replace(declared(NetworkSettings)[found[1]], name=name)
+    return replace(declared(NetworkSettings)[found.setting], name=name)
 
 
 def parse_listener_quotas(values: Mapping[str, str]) -> dict[str, ListenerQuota]:
@@ -50,16 +42,16 @@ def parse_listener_quotas(values: Mapping[str, str]) -> dict[str, ListenerQuota]
     bounds: dict[str, ListenerQuota] = {}
     problems: list[str] = []
     for name, text in values.items():
-        item, found = quota_setting(name), split_listener_name(name)
+        item, found = quota_setting(name), split_name(name)
         if item is None or found is None:
             continue
-        listener, own = found
+        listener = found.listener.upper()
         try:
             value = parsed(item, text)
         except ConfigError as error:
             problems += error.problems
             continue
-        field = "connections_max" if own == CONNECTIONS else "creations_per_s"
+        field = "connections_max" if found.setting == CONNECTIONS else "creations_per_s"
         bounds[listener] = replace(bounds.get(listener, ListenerQuota()), **{field: value})
     if problems:
         raise ConfigError(*problems)

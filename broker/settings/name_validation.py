@@ -11,13 +11,12 @@ from typing import Final
 
 from barnabas.protocol.settings import ConfigError, suggestion
 
-from .listener_quotas import quota_setting, split_listener_name
+from .listener_settings import base_name, split_name
 from .unsupported_settings import UNSUPPORTED_SETTINGS, Treatment, UnsupportedSetting
 
 NEVER_MORE_OPEN: Final = "a node is never more open than its file says"
 _PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
 """Settings of Kafka's remote storage, which is refused where it is switched on."""
-_SECURITY_WORDS: Final = frozenset({"ssl", "sasl"})
 _QUOTES: Final = ("'", '"')
 _MAY_BE_QUOTED: Final = frozenset({"cluster.secret"})
 _STRAY_LIKENESS: Final = 0.85
@@ -48,7 +47,7 @@ def validate_names(
             if text.strip().startswith(_QUOTES) and name not in _MAY_BE_QUOTED:
                 problems.append(f"{name}={text}: leave the quotes out, they would be part of it")
             continue
-        if quota_setting(name) is not None:
+        if base_name(name) in known:
             kept[name] = text
             continue
         unsupported = unsupported_setting(name)
@@ -69,18 +68,8 @@ def unsupported_setting(name: str) -> UnsupportedSetting | None:
         return UNSUPPORTED_SETTINGS[name]
     if name.startswith(_PLUGIN_PREFIXES):
         return UNSUPPORTED_SETTINGS["remote.log.storage.manager.class.name"]
-    found = split_listener_name(name)
-    if found is None:
-        return None
-    _, own = found
-    # Of one mechanism, for example listener.name.inside.plain.sasl.jaas.config.
-    _, _, of_mechanism = own.partition(".")
-    for candidate in (own, of_mechanism):
-        if candidate in UNSUPPORTED_SETTINGS:
-            return UNSUPPORTED_SETTINGS[candidate]
-    return (
-        UNSUPPORTED_SETTINGS["sasl.jaas.config"] if _SECURITY_WORDS & set(own.split(".")) else None
-    )
+    found = split_name(name)
+    return None if found is None else UNSUPPORTED_SETTINGS.get(found.setting)
 
 
 def _refusals(name: str, unsupported: UnsupportedSetting, text: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from barnabas.protocol.settings import ConfigError, declared, parse
 from .cleaner_settings import CleanerSettings
 from .endpoints import LOCAL_HOST, Endpoint, parse_endpoints, parse_protocol_map
 from .listener_quotas import ListenerQuota, parse_address_quotas, parse_listener_quotas
+from .listener_settings import name_problems
 from .liveness_settings import LivenessSettings
 from .log_config import BROKER_SYNONYMS, LogConfig
 from .metrics_settings import MetricsSettings
@@ -125,6 +126,8 @@ def load(values: Mapping[str, str], variables: Mapping[str, str] = _NOTHING) -> 
         parts[LogConfig] = LogConfig.from_broker(checked.values)
     with _noted(problems):
         parse_listener_quotas(checked.values)
+    if NetworkSettings in parts:
+        problems += name_problems(checked.values, _listener_names(parts[NetworkSettings]))
     for check, *needed in _CHECKS:
         if parts.keys() >= set(needed):
             with _noted(problems):
@@ -308,6 +311,13 @@ def _unserved(endpoint: Endpoint, inner: str, *, has_secret: bool) -> str:
         f"{endpoint.protocol} promises security that is not built yet; a node is never more open "
         "than its file says"
     )
+
+
+def _listener_names(network: NetworkSettings) -> set[str]:
+    """Of listeners that are bound, or may be while the node runs."""
+    words = (network.listeners + "," + network.protocol_map).split(",")
+    names = {word.partition(":")[0].strip() for word in words}
+    return {*names, network.inter_broker_listener_name}
 
 
 def _advertised(

@@ -14,7 +14,11 @@ from barnabas.protocol.messages import list_groups
 from barnabas.protocol.settings import ConfigError
 from tests.net.conftest import Start
 
-LEAST = {"zookeeper.connect": "z:1", "log.dirs": "/d"}
+LEAST = {
+    "zookeeper.connect": "z:1",
+    "log.dirs": "/d",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,INSIDE:PLAINTEXT",
+}
 LIST = (list_groups.ListGroupsRequest(), 2)
 
 
