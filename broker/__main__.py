@@ -91,6 +91,10 @@ async def _serve(config: NodeConfig, ready_descriptor: int | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
 
+    renew = asyncio.Event()
+    if config.listener_tls:
+        loop.add_signal_handler(signal.SIGHUP, renew.set)
+
     def ready(ports: Mapping[str, int]) -> None:
         serves.set()
         gc_tuning.tune()
@@ -99,7 +103,7 @@ async def _serve(config: NodeConfig, ready_descriptor: int | None) -> None:
             os.write(ready_descriptor, f"{words}\n".encode())
             os.close(ready_descriptor)
 
-    await daemon.run(config, stop, ready=ready, lease_clock=daemon.boot_clock)
+    await daemon.run(config, stop, ready=ready, lease_clock=daemon.boot_clock, renew=renew)
 
 
 def _configured(chosen: argparse.Namespace, defaults: Mapping[str, str]) -> NodeConfig:

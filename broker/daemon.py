@@ -16,6 +16,7 @@ from typing import Protocol
 
 from barnabas.broker.coordination.coordinator_ports import wall_clock_ms
 from barnabas.broker.storage.log_manager import LogManager
+from barnabas.client.tls.contexts import ClientTls
 from barnabas.client.zookeeper import kazoo_session
 from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError
 from barnabas.protocol.settings import ConfigError
@@ -46,7 +47,12 @@ class Connect(Protocol):
     """Opens the session with ZooKeeper."""
 
     def __call__(
-        self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int
+        self,
+        hosts: str,
+        *,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        tls: ClientTls | None = None,
     ) -> Awaitable[ZooKeeper]:
         """Connect, or raise ConnectionLost within ``connection_timeout_ms``."""
 
@@ -66,11 +72,13 @@ async def run(
     now_ms: Callable[[], int] = wall_clock_ms,
     rng: random.Random | None = None,
     lease_clock: Callable[[], float] | None = None,
+    renew: asyncio.Event | None = None,
 ) -> None:
     """Serve until ``stop`` is set; raises NodeFailed, or ExceptionGroup for a bug of ours.
 
-    The last five parameters are the world; the simulation hands in another one. ``lease_clock``
-    gives seconds and goes on while the machine sleeps; None is the loop's clock, which may not.
+    ``renew`` is set to have certificates read again. The five parameters before it are the world;
+    the simulation hands in another one. ``lease_clock`` gives seconds and goes on while the machine
+    sleeps; None is the loop's clock, which may not.
     """
     files, rng = files or DiskFiles(), rng or random.SystemRandom()
     try:
@@ -84,7 +92,8 @@ async def run(
             settings = (topic_configs, node_configs)
             async with _storage(config, files, *settings, now_ms, rng) as logs:
                 clock = lease_clock or asyncio.get_running_loop().time
-                node = Node(config, identity, zookeeper, logs, *settings, files, now_ms, rng, clock)
+                parts = (config, identity, zookeeper, logs, *settings)
+                node = Node(*parts, files, now_ms, rng, clock, renew)
                 await _serve(node, stop, ready)
     except FAILURES as failure:
         raise NodeFailed(str(failure)) from failure
@@ -113,10 +122,12 @@ async def _serve(node: Node, stop: asyncio.Event, ready: Ready) -> None:
 async def _session(config: NodeConfig, connect: Connect) -> AsyncIterator[ZooKeeper]:
     settings = config.node
     session_ms = settings.zookeeper_session_timeout_ms
+    tls = config.zookeeper_tls.tls
     zookeeper = await connect(
         settings.zookeeper_connect,
         session_timeout_ms=session_ms,
         connection_timeout_ms=settings.zookeeper_connection_timeout_ms or session_ms,
+        tls=None if tls is None else ClientTls(tls),
     )
     try:
         yield zookeeper

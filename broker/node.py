@@ -60,6 +60,7 @@ from .replication.replica_manager import ReplicaManager
 from .replication.stray_replicas import StrayReplicas
 from .runtime.latency import Latency
 from .security.inter_broker_client import dialer
+from .security.node_tls import NodeTls
 from .settings.dynamic_node_config import DynamicNodeConfig
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
@@ -93,7 +94,9 @@ class Node:
         now_ms: Callable[[], int],
         rng: random.Random,
         lease_clock: Callable[[], float],
+        renew: asyncio.Event | None = None,
     ) -> None:
+        """``renew``: set when certificates are to be read again."""
         self.config = config
         self.identity = identity
         self._zookeeper = zookeeper
@@ -105,7 +108,8 @@ class Node:
         self._rng = rng
         self._loop = asyncio.get_running_loop()
         self._registration: Registration | None = None
-        self._dial = dialer(config, identity.node_id)
+        self._tls = NodeTls(config, renew)
+        self._dial = dialer(config, identity.node_id, self._tls)
         self._cluster_id_check = ClusterIdCheck(zookeeper, identity.cluster_id)
         self._metadata = MetadataCache()
         self._limits = Limits(config.network, config.listener_quotas)
@@ -117,7 +121,7 @@ class Node:
             identity.node_id, logs, self._replicas, self._metadata, zookeeper
         )
         self._liveness = self._build_liveness(lease_clock)
-        self._listeners = Listeners(config, self._limits, self._liveness)
+        self._listeners = Listeners(config, self._limits, self._liveness, self._tls)
         self._listener_reconfiguration = self._build_listener_reconfiguration()
         self._topic_creator = self._build_topic_creator()
         self._auto_topic_creation = AutoTopicCreation(
@@ -335,7 +339,7 @@ class Node:
             self._zookeeper,
             self.identity.node_id,
             self._listeners.registration(self._now_ms()),
-            Peers.of_node(self._zookeeper, self.identity, self.config),
+            Peers.of_node(self._zookeeper, self.identity, self.config, self._tls),
             files=self._files,
             session_directory=self._logs.locked_directory,
         )
@@ -405,6 +409,7 @@ class Node:
             "producer ids": self._producer_ids.run,
             "transaction markers": self._marker_sender.run,
             "transaction verification": self._verifier.run,
+            "certificates": self._tls.run,
             "watchdog": Watchdog(self._listeners.open_connections, self._loop.time).run,
         }
 

@@ -10,9 +10,13 @@ from typing import Any
 
 from barnabas.protocol.settings import ConfigError, declared, setting
 
+from .tls.tls_settings import TlsSettings
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
+class ClientConfig(TlsSettings):
     """Settings shared by everything that talks to a cluster."""
 
     client_id: str = setting("client.id", "barnabas", "how brokers name us in logs and groups")
@@ -31,8 +35,21 @@ class ClientConfig:
     retry_backoff_ms_max: int = setting(
         "retry.backoff.max.ms", 1_000, "longest wait before a retry", least=0
     )
+    security_protocol: str = setting(
+        "security.protocol",
+        "PLAINTEXT",
+        "SSL and SASL_SSL speak TLS to brokers",
+        choices=SECURITY_PROTOCOLS,
+    )
     sasl_username: str | None = setting("sasl.username", None, "name for SASL/PLAIN, if any")
-    sasl_password: str | None = setting("sasl.password", None, "password for SASL/PLAIN, if any")
+    sasl_password: str | None = setting(
+        "sasl.password", None, "password for SASL/PLAIN, if any", is_secret=True
+    )
+
+    @property
+    def speaks_tls(self) -> bool:
+        """Whether brokers are spoken to in TLS."""
+        return self.security_protocol.endswith("SSL")
 
     @property
     def sasl(self) -> tuple[str, str] | None:

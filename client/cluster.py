@@ -31,6 +31,7 @@ from .errors import (
     raise_for,
 )
 from .retry import Attempts, Remedy, remedy
+from .tls.contexts import ClientTls
 from .topology import Node, TopicPartition, Topology
 
 __all__ = ["Cluster", "Codes", "Node", "TopicPartition", "Unreachable", "parse_addresses"]
@@ -84,6 +85,7 @@ class Cluster:
         self._connections: dict[ConnectionKey, Connection] = {}
         self._opening: dict[ConnectionKey, asyncio.Lock] = {}
         self._is_closed = False
+        self._tls = ClientTls(self.config) if self.config.speaks_tls else None
 
     def set_bootstrap(self, bootstrap: str | Sequence[str]) -> None:
         """Other addresses for when no broker that is known answers; they replace the first ones."""
@@ -374,6 +376,7 @@ class Cluster:
                     client_id=self.config.client_id,
                     timeout_ms=self.config.connect_timeout_ms,
                     sasl=self.config.sasl,
+                    tls=self._tls.context() if self._tls is not None else None,
                 )
                 self._connections[key] = connection
                 # Closed while it was opened: whoever closed the cluster did not see this one.

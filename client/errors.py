@@ -59,6 +59,10 @@ class AuthenticationFailed(KafkaError):  # noqa: N818 - reads as what happened
         super().__init__(code, message)
 
 
+class TlsFailed(Disconnected):
+    """The handshake failed: one side does not accept the certificate or protocol of the other."""
+
+
 class OffsetOutOfRange(KafkaError):  # noqa: N818 - reads as what happened
     """The log of ``topic``-``partition`` does not reach to ``offset``, or no longer does."""
 

@@ -60,10 +60,12 @@ def setting(
     least: float | None = None,
     most: float | None = None,
     choices: Iterable[str] = (),
+    is_secret: bool = False,
 ) -> T:
     """Declare one setting as the default of a dataclass field.
 
-    ``least`` and ``most`` bound numbers, both inclusive; ``choices`` are the words allowed.
+    ``least`` and ``most`` bound numbers, both inclusive; ``choices`` are the words allowed. A
+    secret is left out of the ``repr`` of its class, which may end in a log or a traceback.
     """
     metadata = {
         "name": name,
@@ -72,7 +74,7 @@ def setting(
         "most": most,
         "choices": tuple(choices),
     }
-    field: T = dataclasses.field(default=default, metadata=metadata)
+    field: T = dataclasses.field(default=default, repr=not is_secret, metadata=metadata)
     return field
 
 
@@ -177,6 +179,7 @@ _CONVERTERS: dict[Any, Callable[[str], Any]] = {
     float | None: _optional(_number),
     str: str,
     tuple[str, ...]: _words,
+    tuple[str, ...] | None: _optional(_words),
     int | None: _optional(_integer),
     str | None: _optional(str),
 }

@@ -6,16 +6,18 @@ Source: docs/spec/cluster.md §1.6 and §5; Kafka 3.9 ZkAdminManager; KIP-226, K
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.broker.metadata.internal_topics import POLICY, refuse_loss
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.settings.config_changes import ConfigChanges, Edit, Overrides
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
-from barnabas.broker.settings.dynamic_settings import scope_of, setting_of
+from barnabas.broker.settings.dynamic_settings import OF_LISTENERS, scope_of, setting_of
+from barnabas.broker.settings.listener_settings import base_name
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import NodeConfig, known_names
+from barnabas.broker.settings.ssl_settings import SslSettings, is_secret
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.settings.unsupported_settings import UNSUPPORTED_SETTINGS, Scope
 from barnabas.client.zookeeper.interface import ZooKeeperError
@@ -203,11 +205,15 @@ class AlterConfigsHandler:
         edit = _edit(operations, setting_of, inherited, judge, is_all=is_all)
         try:
             await self._changes.change_node(node_id, edit, is_dry=True)
-            if _endpoints(wanted[-1]) != _endpoints(self._nodes.current):
+            names_tls = any(base_name(name) in declared(SslSettings) for name in named)
+            if names_tls or _endpoints(wanted[-1]) != _endpoints(self._nodes.current):
                 await self._check_listeners(wanted[-1])
             if not is_dry:
                 await self._changes.change_node(node_id, edit, is_dry=False)
                 await self._nodes.load()
+                if names_tls:
+                    # The same location once more: Kafka looks whether the file is another now.
+                    self._nodes.notify()
         except ConfigError as error:
             raise _invalid(str(error)) from error  # not INVALID_CONFIG: so says Kafka of nodes
 
@@ -216,7 +222,7 @@ def _endpoints(config: NodeConfig) -> tuple[Any, ...]:
     return config.listeners, dict(config.advertised)
 
 
-def _check_scopes(names: Iterable[str], *, is_of_all: bool) -> None:
+def _check_scopes(names: Collection[str], *, is_of_all: bool) -> None:
     """Refuse what cannot be changed there while nodes run, or at all."""
     unknown = sorted(name for name in names if setting_of(name) is None)
     if unknown:
@@ -228,6 +234,15 @@ def _check_scopes(names: Iterable[str], *, is_of_all: bool) -> None:
     of_one = sorted(name for name in names if scope_of(name) is Scope.NODE)
     if is_of_all and of_one:
         raise _invalid(f"can be changed of single nodes only: {', '.join(of_one)}")
+    bare = sorted(OF_LISTENERS & set(names))
+    if bare:
+        raise _invalid(f"can be changed behind listener.name.NAME. only: {', '.join(bare)}")
+    secret = sorted(name for name in names if is_secret(name))
+    if secret:
+        raise _invalid(
+            f"no password is kept in ZooKeeper: {', '.join(secret)}; say the location of a PEM "
+            "file that only the node may read"
+        )
 
 
 def _check_operations(operations: Iterable[Operation]) -> None:

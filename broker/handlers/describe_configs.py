@@ -15,6 +15,7 @@ from barnabas.broker.settings.dynamic_settings import scope_of, setting_of
 from barnabas.broker.settings.log_config import BROKER_SYNONYMS, LogConfig
 from barnabas.broker.settings.name_validation import unsupported_setting
 from barnabas.broker.settings.node_config import SECTIONS, NodeConfig
+from barnabas.broker.settings.ssl_settings import is_secret as is_tls_secret
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.settings.unsupported_settings import HIDDEN_NAMES, UNSUPPORTED_SETTINGS
 from barnabas.client.zookeeper.interface import ZooKeeperError
@@ -297,7 +298,11 @@ def _config(found: Found, kind: int, request: messages.DescribeConfigsRequest) -
     item = found.item
     source, _, value = found.values[0]
     foreign = unsupported_setting(found.name) if kind == NODE else None
-    is_secret = found.name in SECRETS or (foreign is not None and foreign.is_secret)
+    is_secret = (
+        found.name in SECRETS
+        or is_tls_secret(found.name)
+        or (foreign is not None and foreign.is_secret)
+    )
     meaning = item.meaning if foreign is None else f"{NOT_ENFORCED}{foreign.note}"
     return messages.Config(
         name=found.name,

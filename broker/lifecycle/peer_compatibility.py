@@ -14,13 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from barnabas.broker.security.inter_broker_client import NODE_USER
+from barnabas.broker.security.inter_broker_client import NODE_USER, node_proof
+from barnabas.broker.security.node_tls import NodeTls
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import (
     AuthenticationFailed,
     Disconnected,
     KafkaError,
+    TlsFailed,
     UnsupportedVersion,
 )
 from barnabas.client.zookeeper.interface import NoNode, ZooKeeper
@@ -118,22 +120,28 @@ class Peers:
         *,
         listener: str,
         secret: str | None,
+        tls: NodeTls | None = None,
     ) -> None:
         self._zookeeper = zookeeper
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._listener = listener
         self._secret = secret
+        self._tls = tls
 
     @classmethod
-    def of_node(cls, zookeeper: ZooKeeper, identity: NodeIdentity, config: NodeConfig) -> Self:
-        """With the listener and the secret of a node's settings."""
+    def of_node(
+        cls, zookeeper: ZooKeeper, identity: NodeIdentity, config: NodeConfig, tls: NodeTls
+    ) -> Self:
+        """With the listener and the proof of a node's settings."""
+        proof = node_proof(config)
         return cls(
             zookeeper,
             identity.node_id,
             identity.cluster_id,
             listener=config.inter_broker_listener,
-            secret=config.node.cluster_secret,
+            secret=None if proof is None else proof[1],
+            tls=tls,
         )
 
     async def await_acceptance(self, before: int = ANY_EPOCH) -> bool:
@@ -180,6 +188,8 @@ class Peers:
         except AuthenticationFailed as error:
             asks_none = error.code is ErrorCode.ILLEGAL_SASL_STATE
             return PeerAnswer(PeerVerdict.REFUSED, _NO_SECRET_THERE if asks_none else _OTHER_SECRET)
+        except TlsFailed as error:
+            return PeerAnswer(PeerVerdict.REFUSED, f"cannot be spoken to: {error.message}")
         except UnsupportedVersion:  # SaslHandshake is not served: there is nothing to prove
             return PeerAnswer(PeerVerdict.REFUSED, _NO_SECRET_THERE)
         except KafkaError as error:
@@ -217,7 +227,10 @@ class Peers:
 
     async def _open(self, host: str, port: int, proof: tuple[str, str] | None) -> Connection:
         name = f"node-{self._node_id}"
-        return await Connection.open(host, port, client_id=name, timeout_ms=ASK_MS, sasl=proof)
+        tls = None if self._tls is None else self._tls.dialling()
+        return await Connection.open(
+            host, port, client_id=name, timeout_ms=ASK_MS, sasl=proof, tls=tls
+        )
 
     async def _ask_on(self, link: Connection) -> PeerAnswer:
         if self._secret is None and await _asks_for_proof(link):

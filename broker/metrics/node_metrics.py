@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.liveness.liveness import Liveness
@@ -18,15 +19,17 @@ from barnabas.broker.net.listeners import Listeners
 from barnabas.broker.replication.isr import IsrManager
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.runtime.latency import Latency, LoopLag
-from barnabas.broker.security.inter_broker_client import NODE_USER
+from barnabas.broker.security.inter_broker_client import node_proof
 from barnabas.broker.settings.metrics_settings import MetricsSettings
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.verification.verifier import TransactionVerifier
 from barnabas.client.admin.admin import Admin
 from barnabas.client.client_config import ClientConfig
+from barnabas.client.tls.tls_settings import TlsSettings
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.transactions.service import TransactionCoordinator
+from barnabas.protocol.settings import declared
 
 from .exposition import family
 from .group_families import coordinator_families, group_families
@@ -43,6 +46,7 @@ from .node_families import (
     request_families,
 )
 from .request_meter import MeteredDispatcher, RequestMeter
+from .tls_families import tls_families
 from .transaction_coordinator_families import transaction_coordinator_families
 from .transaction_families import marker_families, producer_families, verification_families
 
@@ -133,6 +137,7 @@ class NodeMetrics:
         yield from duty_families({"loop": self._loop_lag.latency, **node.duties})
         yield from request_families(self._meters, node.listeners.connections())
         yield from connection_families(node.listeners.throttled(), node.listeners.closed())
+        yield from tls_families(node.listeners.bound())
         yield from replica_families(node.replicas, node.isr_manager)
         yield from log_families(node.logs)
         yield from verification_families(node.verifier)
@@ -149,14 +154,24 @@ class NodeMetrics:
 def _client(sources: MetricsSources) -> Admin:
     """A client with the rights of a node, by the listener that nodes use."""
     config = sources.config
-    secret = config.node.cluster_secret
+    user, secret = node_proof(config) or (None, None)
     host, port = sources.listeners.address(config.inter_broker_listener)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return Admin.of(
         address,
         ClientConfig(
             client_id=f"node-{sources.node_id}-metrics",
-            sasl_username=NODE_USER if secret else None,
+            sasl_username=user,
             sasl_password=secret,
+            security_protocol=config.inter_broker_protocol,
+            **_tls_of_node(config),
         ),
     )
+
+
+def _tls_of_node(config: NodeConfig) -> dict[str, Any]:
+    """What a node dials others with, as settings of a client."""
+    tls = config.listener_tls.get(config.inter_broker_listener)
+    if tls is None:
+        return {}
+    return {item.field: getattr(tls, item.field) for item in declared(TlsSettings).values()}

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.security.sasl import ANONYMOUS, Stage
+from barnabas.broker.security.ssl_contexts import NoPrincipal
 from barnabas.broker.storage.segment.file_slice import FileSlice
 from barnabas.protocol.codec.wire import Buffer
 from barnabas.protocol.errors import CorruptRequest
@@ -69,8 +70,11 @@ class Connection(asyncio.Protocol):
     read, so that bytes stay in the kernel and TCP slows the peer down; free memory ends it.
     """
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, admitted_at: float | None = None) -> None:
+        """``admitted_at``: when the quotas let it in, where TLS had to be spoken first."""
         self._listener = listener
+        self._admitted_at = admitted_at
+        self._principal = ANONYMOUS
         self._requests = listener.limits.requests
         self.listener = listener.name
         self.is_internal = listener.is_internal
@@ -111,7 +115,12 @@ class Connection(asyncio.Protocol):
     @property
     def principal(self) -> str:
         """Who the peer has proved to be."""
-        return ANONYMOUS if self.sasl is None else self.sasl.principal
+        return self._principal if self.sasl is None else self.sasl.principal
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there is a transport; from then on the end of the connection is told to it."""
+        return hasattr(self, "_transport")
 
     def has_left(self) -> bool:
         """Whether the peer has closed its side, though not all that it sent has been served.
@@ -134,25 +143,43 @@ class Connection(asyncio.Protocol):
         self._sender = FileSender(self._listener.loop, self._transport, self._on_sent)
         address = transport.get_extra_info("peername")
         self.host = str(address[0]) if address else ""
-        quotas, now = self._listener.limits.connection_quotas, self._listener.loop.time()
-        problem = quotas.admit(self.host, self.listener, is_internal=self.is_internal, now=now)
-        self._is_admitted = problem is None
-        if problem is not None:
-            self._log_rejection(problem)
-            # Not close(): that waits for the peer to read, and the descriptor stays in use, which
-            # is what the quota is about.
-            self._transport.abort()
+        now = self._listener.loop.time()
+        has_shaken_hands = self._admitted_at is not None
+        self._is_admitted = has_shaken_hands or self._admit(now)
+        if not self._is_admitted or (has_shaken_hands and not self._has_principal()):
             return
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
-        self._timeouts.start(is_unauthenticated=self.sasl is not None)
+        waited_s = 0.0 if self._admitted_at is None else now - self._admitted_at
+        self._timeouts.start(is_unauthenticated=self.sasl is not None, waited_s=waited_s)
         self._listener.entered(self)
         if self.sasl is not None and not self.is_internal:
             self._listener.limits.strangers.enter(self)
         # Before the listener serves, its port is bound but the node is not registered: an answer
         # would come from a node that nobody leads to yet (docs/spec/cluster.md §7).
         self._is_held = self._is_blocked = not self._listener.is_serving
-        # Above the rate a connection is held unread rather than refused: a client that is refused
-        # connects again at once, which makes the burst larger (KIP-612 delays for this reason).
+        if not has_shaken_hands:
+            self._hold_above_rates(now)
+        # The pool tells those that are there when memory becomes scarce; this one came later.
+        self.read_less()
+
+    def _admit(self, now: float) -> bool:
+        """Whether the quotas let it in; else it is closed."""
+        quotas = self._listener.limits.connection_quotas
+        problem = quotas.admit(self.host, self.listener, is_internal=self.is_internal, now=now)
+        if problem is not None:
+            self._log_rejection(problem)
+            # Not close(): that waits for the peer to read, and the descriptor stays in use, which
+            # is what the quota is about.
+            self._transport.abort()
+        return problem is None
+
+    def _hold_above_rates(self, now: float) -> None:
+        """Hold it unread rather than refuse it.
+
+        A client that is refused connects again at once, which makes the burst larger (KIP-612
+        delays for this reason).
+        """
+        quotas = self._listener.limits.connection_quotas
         wait_s = quotas.throttle_s(self.listener, is_internal=self.is_internal, now=now)
         close_s = quotas.closes_after_s(self.host, is_internal=self.is_internal, now=now)
         if close_s:
@@ -160,8 +187,18 @@ class Connection(asyncio.Protocol):
             self.throttle(close_s, "address", self._refuse_for_rate)
         elif wait_s:
             self.throttle(wait_s, "connection rate")
-        # The pool tells those that are there when memory becomes scarce; this one came later.
-        self.read_less()
+
+    def _has_principal(self) -> bool:
+        """Find out who the certificate is of; a peer that is nobody here is closed."""
+        try:
+            self._principal = self._listener.certified_principal(
+                self._transport.get_extra_info("ssl_object")
+            )
+        except NoPrincipal as problem:
+            self._log_rejection(str(problem))
+            self._transport.abort()
+            return False
+        return True
 
     def data_received(self, data: bytes) -> None:
         """Serve every whole frame that is there now."""
@@ -212,7 +249,7 @@ class Connection(asyncio.Protocol):
         The transport may call this from within a write, so in the middle of :meth:`flush`,
         which therefore looks at ``_is_stalled`` before each answer.
         """
-        self._is_stalled = self._is_blocked = True
+        self._is_stalled = self._is_blocked = self._sender.is_paused = True
         # Counted, or peers that ask and never read would each hold a megabyte outside any bound;
         # fetches are made smaller by what lies here.
         self._answer_bytes = self._transport.get_write_buffer_size()
@@ -221,6 +258,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The peer has taken what lay here."""
         self._forget_answers()
+        self._sender.is_paused = False
         if self._sender.is_busy:
             # The sender had lowered the limit to 0 to learn when the transport is empty. It writes
             # past the transport, so bytes that were still there would have arrived after the slice.
@@ -243,7 +281,7 @@ class Connection(asyncio.Protocol):
         """
         if self._sender.is_busy:
             self.close()
-        return self._sender.is_busy
+        return self._sender.keeps_open
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever still works for this peer, and give everything back."""

@@ -135,6 +135,15 @@ class ConnectionQuotas:
             return 0.0
         return self.address_rates.throttle_ms(host, now) / 1000
 
+    def handshakes_per_s(self, listener: str, *, is_internal: bool, unset: int) -> int:
+        """How many TLS handshakes may begin each second; ``unset`` where no rate bounds them."""
+        quota = self._listeners.get(listener, _NO_QUOTA)
+        rates = [quota.creations_per_s]
+        if not is_internal:
+            rates.append(self._settings.max_connection_creation_rate)
+        slowest = min(rates)
+        return unset if slowest >= UNLIMITED else slowest
+
     def release(self, host: str, listener: str, *, is_internal: bool) -> None:
         """A connection that was let in has ended."""
         self.total -= not is_internal

@@ -46,9 +46,14 @@ class ConnectionTimeouts:
         self.quiet_s = 0.0
         """How long nothing was heard, and nothing waited for, in whole periods."""
 
-    def start(self, *, is_unauthenticated: bool) -> None:
-        """Look for the first time after one period, or sooner at who has to prove something."""
-        first = min(self._period_s, AUTHENTICATION_S) if is_unauthenticated else self._period_s
+    def start(self, *, is_unauthenticated: bool, waited_s: float = 0.0) -> None:
+        """Look for the first time after one period, or sooner at who has to prove something.
+
+        ``waited_s`` is how long it has been here already: TLS and SASL have one bound together.
+        """
+        first = self._period_s
+        if is_unauthenticated:
+            first = max(0.0, min(first, AUTHENTICATION_S) - waited_s)
         self._timer = self._listener.loop.call_later(first, self._look)
 
     def stop(self) -> None:

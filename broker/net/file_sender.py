@@ -3,6 +3,10 @@
 uvloop has no sendfile of its own. While its transport holds nothing unsent, and reads only, a
 duplicate of the socket's descriptor may be written to. Source: docs/spec/log.md §6.4.
 
+Not so over TLS: what is written to the socket would leave in clear, beside the session. There
+slices are read piece by piece and written to the transport, as fast as it takes them
+(docs/spec/security.md §1, S15).
+
     answer | head | slice of a file | between | slice | tail | answer ...
 """
 
@@ -24,6 +28,10 @@ STEP_BYTES: Final = 1 << 20
 """What one system call sends at most."""
 TURN_BYTES: Final = 4 << 20
 """What one connection sends at most before others have their turn."""
+ENCRYPTED_STEP_BYTES: Final = 256 << 10
+"""What is read and encrypted at once."""
+ENCRYPTED_TURN_BYTES: Final = 1 << 20
+"""As TURN_BYTES, over TLS: a millisecond's work."""
 
 
 class FileSender:
@@ -37,11 +45,13 @@ class FileSender:
         "_done",
         "_fd",
         "_is_waiting",
+        "_later",
         "_loop",
         "_on_complete",
         "_pieces",
         "_socket",
         "_transport",
+        "is_paused",
         "sent",
     )
 
@@ -59,6 +69,9 @@ class FileSender:
         self._pieces: deque[FramePiece] = deque()
         self._done = 0
         self._is_waiting = False
+        self._later: asyncio.Handle | None = None
+        self.is_paused = False
+        """The transport takes nothing for now; whoever is its protocol says so."""
         self.sent = 0
         """Bytes that have left this way so far, ever."""
 
@@ -67,13 +80,18 @@ class FileSender:
         """Whether something is still to be sent: then nobody else may write."""
         return bool(self._pieces)
 
+    @property
+    def keeps_open(self) -> bool:
+        """Whether the transport must not close: what leaves past it is unknown to it."""
+        return self.is_busy and self._fd >= 0
+
     def send(self, pieces: Iterable[FramePiece]) -> bool:
         """Send all of it; False when some is left, and ``on_complete`` is called later.
 
         Where the transport has bytes of its own to send these go first: it pauses its protocol
         until they have left, and then :meth:`resume` is due.
         """
-        if not self._has_socket():
+        if self._fd < 0 and not self._has_socket():
             return self._send_read(pieces)
         self._add(pieces)
         if self._transport.get_write_buffer_size():
@@ -83,6 +101,8 @@ class FileSender:
 
     def resume(self) -> bool:
         """Send what the socket takes; False when some is left, or nothing more will be sent."""
+        if self._fd < 0:
+            return self._encrypt_some()
         try:
             is_over = self._send_some()
         except BlockingIOError:
@@ -98,7 +118,9 @@ class FileSender:
         return is_over
 
     def _has_socket(self) -> bool:
-        """Whether this is a real connection, which simulated ones are not."""
+        """Whether this is a real connection in clear, which simulated ones are not."""
+        if self._is_encrypted():
+            return False
         if self._socket is None and (given := self._transport.get_extra_info("socket")):
             self._fd = os.dup(given.fileno())
             self._socket = socket.socket(fileno=self._fd)
@@ -136,7 +158,10 @@ class FileSender:
         return not pieces
 
     def _send_read(self, pieces: Iterable[FramePiece]) -> bool:
-        """As :meth:`send`, for a transport without a socket."""
+        """As :meth:`send`, for a transport that must not be gone past, or has no socket."""
+        if self._is_encrypted():
+            self._add(pieces)
+            return self._encrypt_some()
         try:
             self._transport.writelines(
                 [piece.read() if isinstance(piece, FileSlice) else piece for piece in pieces]
@@ -145,6 +170,34 @@ class FileSender:
             self._give_up(problem)
             return False
         return True
+
+    def _is_encrypted(self) -> bool:
+        return self._transport.get_extra_info("ssl_object") is not None
+
+    def _encrypt_some(self) -> bool:
+        """True when the transport has taken everything; it tells its protocol to pause."""
+        self._stop_waiting()
+        pieces, until = self._pieces, self.sent + ENCRYPTED_TURN_BYTES
+        try:
+            while pieces and not (self.is_paused or self._transport.is_closing()):
+                if self.sent >= until:
+                    self._later = self._loop.call_soon(self._writable)
+                    break
+                piece, done = pieces[0], self._done
+                if isinstance(piece, FileSlice):
+                    data: Buffer = piece.read(done, ENCRYPTED_STEP_BYTES)
+                else:
+                    data = piece
+                self._done += len(data)
+                self.sent += len(data)
+                if self._done >= len(piece):
+                    pieces.popleft()
+                    self._done = 0
+                self._transport.write(data)
+        except Withdrawn as problem:
+            self._give_up(problem)
+            return False
+        return not pieces
 
     def _writable(self) -> None:
         if self.resume():
@@ -155,6 +208,9 @@ class FileSender:
         self._on_complete(str(problem))
 
     def _stop_waiting(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         if self._is_waiting:
             self._is_waiting = False
             self._loop.remove_writer(self._fd)

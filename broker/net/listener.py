@@ -6,14 +6,18 @@ Source: docs/spec/cluster.md §2.14 (two listeners) and §7 (bind early, serve l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import ssl
+from collections import Counter
+from collections.abc import Collection, Mapping
 
 from barnabas.broker.security.sasl import PlainExchange
+from barnabas.broker.security.ssl_contexts import ListenerTls, NoPrincipal
 
 from .connection import Connection
 from .connection_scheduler import ConnectionScheduler
 from .dispatch import Dispatcher
 from .limits import Limits
+from .tls_acceptor import TlsAcceptor
 
 
 class Listener:
@@ -31,7 +35,10 @@ class Listener:
         *,
         is_internal: bool = False,
         passwords: Mapping[str, str] | None = None,
+        tls: ListenerTls | None = None,
+        node_principals: Collection[str] | None = None,
     ) -> None:
+        """``node_principals``: nobody else is let in, where certificates are the only proof."""
         self.name = name
         self.is_internal = is_internal
         self.is_serving = False
@@ -43,13 +50,21 @@ class Listener:
         self.connections: dict[Connection, None] = {}
         """In the order in which they came: one seed of a simulation gives one history."""
         self._passwords = passwords
+        self.tls = tls
+        self.tls_handshakes: Counter[str] = Counter()
+        """By what became of them."""
+        self._node_principals = node_principals
         self._server: asyncio.AbstractServer | None = None
+        self._acceptor = None if tls is None else TlsAcceptor(self, tls)
         self._all_gone = asyncio.Event()
         self._all_gone.set()
         limits.requests.on_scarce.append(self._memory_is_scarce)
 
     async def bind(self, host: str, port: int) -> int:
         """Listen; the port that was bound (0 asks for any). Raises OSError when it is taken."""
+        if self._acceptor is not None:
+            self.port = await self._acceptor.bind(host or None, port)
+            return self.port
         server = await self.loop.create_server(
             lambda: Connection(self), host or None, port, backlog=1024
         )
@@ -68,6 +83,8 @@ class Listener:
         self.is_serving = False
         if self._server is not None:
             self._server.close()
+        if self._acceptor is not None:
+            await self._acceptor.close()
         for connection in list(self.connections):
             connection.close()
         try:
@@ -82,6 +99,14 @@ class Listener:
     def exchange(self) -> PlainExchange | None:
         """A fresh proof to ask of a peer; None where none is asked."""
         return None if self._passwords is None else PlainExchange(self._passwords)
+
+    def certified_principal(self, link: ssl.SSLObject) -> str:
+        """Who the peer of a TLS connection is by its certificate; raises NoPrincipal."""
+        assert self.tls is not None, "only TLS has certificates"
+        principal = self.tls.principal(link)
+        if self._node_principals is not None and principal not in self._node_principals:
+            raise NoPrincipal(f"{principal} is none of cluster.node.principals")
+        return principal
 
     def _memory_is_scarce(self) -> None:
         self._read_less(list(self.connections))

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from barnabas.broker.liveness.liveness import Liveness
 from barnabas.broker.security.inter_broker_client import NODE_USER
+from barnabas.broker.security.node_tls import NodeTls
 from barnabas.broker.settings.endpoints import Endpoint, advertised
-from barnabas.broker.settings.node_config import NodeConfig
+from barnabas.broker.settings.node_config import NodeConfig, node_principals
 from barnabas.protocol.settings import ConfigError
 from barnabas.protocol.zookeeper import znodes
 
@@ -38,8 +39,11 @@ class _BoundListener:
 class Listeners:
     """Every listener of a node, and the UDP port of its beacons beside the nodes' own one."""
 
-    def __init__(self, config: NodeConfig, limits: Limits, liveness: Liveness) -> None:
+    def __init__(
+        self, config: NodeConfig, limits: Limits, liveness: Liveness, tls: NodeTls
+    ) -> None:
         self._config = config
+        self._tls = tls
         self._limits = limits
         self._liveness = liveness
         self._listeners: dict[str, _BoundListener] = {}
@@ -79,6 +83,7 @@ class Listeners:
                 problems.append(f"listeners={endpoint}: {error.strerror or error}")
         if problems:
             raise ConfigError(*problems)
+        await self._tls.check(config)
         return addresses
 
     async def change(self, config: NodeConfig) -> None:
@@ -86,6 +91,7 @@ class Listeners:
 
         A listener that cannot be bound is logged, and tried again at the next change.
         """
+        await self._tls.use(config)
         wanted = {endpoint.listener: endpoint for endpoint in config.listeners}
         dropped = [
             bound
@@ -137,6 +143,10 @@ class Listeners:
         """How many are open, by listener."""
         return {name: len(bound.listener.connections) for name, bound in self._listeners.items()}
 
+    def bound(self) -> Mapping[str, Listener]:
+        """Every listener that is bound now, by name."""
+        return {name: bound.listener for name, bound in self._listeners.items()}
+
     def open_connections(self) -> list[Connection]:
         """Every one there is now."""
         listeners = (*self._listeners.values(), *self._closing)
@@ -181,7 +191,7 @@ class Listeners:
         """One listener more; the one that was in its way comes back when that fails."""
         try:
             bound = await self._bind(endpoint)
-        except OSError as error:
+        except (ConfigError, OSError) as error:
             log.error("could not change a listener: %s", error)
             again = [
                 former_listener
@@ -195,14 +205,18 @@ class Listeners:
         log.info("serving another listener=%s port=%d", bound.endpoint, bound.listener.port)
 
     async def _bind(self, endpoint: Endpoint) -> _BoundListener:
-        secret = self._config.node.cluster_secret
-        is_internal = endpoint.listener == self._config.inter_broker_listener
+        config = self._config
+        secret = config.node.cluster_secret
+        is_internal = endpoint.listener == config.inter_broker_listener
+        asks = endpoint.protocol.startswith("SASL_")
         listener = Listener(
             endpoint.listener,
             self._dispatcher,
             self._limits,
             is_internal=is_internal,
-            passwords={NODE_USER: secret} if is_internal and secret else None,
+            passwords={NODE_USER: secret} if is_internal and asks and secret else None,
+            tls=self._tls.of(endpoint.listener),
+            node_principals=None if asks or not is_internal else node_principals(config.values),
         )
         bound = self._listeners[endpoint.listener] = _BoundListener(endpoint, listener)
         try:

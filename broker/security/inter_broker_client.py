@@ -11,13 +11,22 @@ from typing import Final
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.client.connection.connection import Connection
 
+from .node_tls import NodeTls
+
 NODE_USER: Final = "barnabas"
 """The name that nodes prove the cluster's secret under."""
 
 
-def dialer(config: NodeConfig, node_id: int) -> Callable[[str, int], Awaitable[Connection]]:
-    """What connects to a host and port as this node; raises KafkaError."""
+def node_proof(config: NodeConfig) -> tuple[str, str] | None:
+    """Name and password that nodes give each other; None where certificates are the proof."""
     secret = config.node.cluster_secret
+    return (NODE_USER, secret) if secret and config.inter_broker_protocol != "SSL" else None
+
+
+def dialer(
+    config: NodeConfig, node_id: int, tls: NodeTls
+) -> Callable[[str, int], Awaitable[Connection]]:
+    """What connects to a host and port as this node; raises KafkaError."""
 
     async def dial(host: str, port: int) -> Connection:
         return await Connection.open(
@@ -25,7 +34,8 @@ def dialer(config: NodeConfig, node_id: int) -> Callable[[str, int], Awaitable[C
             port,
             client_id=f"node-{node_id}",
             timeout_ms=config.controller.socket_timeout_ms,
-            sasl=(NODE_USER, secret) if secret else None,
+            sasl=node_proof(config),
+            tls=tls.dialling(),
         )
 
     return dial

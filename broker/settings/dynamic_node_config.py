@@ -28,7 +28,7 @@ class DynamicNodeConfig:
 
     def __init__(self, zookeeper: ZooKeeper, node_id: int, file: NodeConfig) -> None:
         self.on_change: list[Callable[[], None]] = []
-        """Called when :attr:`current` is another than before."""
+        """Called when :attr:`current` is another than before, or what it names may be."""
         self.own: Layer = {}
         """Of this node, by Kafka's names for nodes."""
         self.shared: Layer = {}
@@ -70,6 +70,10 @@ class DynamicNodeConfig:
         for warning in config.warnings:
             if warning not in former.warnings:
                 log.warning("%s", warning)
+        self.notify()
+
+    def notify(self) -> None:
+        """Have everybody look at :attr:`current` once more."""
         for callback in self.on_change:
             callback()
 

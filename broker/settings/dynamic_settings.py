@@ -16,6 +16,7 @@ from .listener_settings import base_name, split_name
 from .log_config import BROKER_SYNONYMS, LogConfig
 from .name_validation import unsupported_setting
 from .node_config import SECTIONS
+from .ssl_settings import is_secret
 from .unsupported_settings import UNSUPPORTED_SETTINGS, Scope
 
 TOPIC_KEYS: Final[Mapping[str, str]] = {
@@ -24,9 +25,37 @@ TOPIC_KEYS: Final[Mapping[str, str]] = {
 """A node's name for a setting of its logs to the topics' name; units are the same."""
 
 _OF_NODES: Final = frozenset(
-    {"advertised.listeners", "listener.security.protocol.map", "listeners"}
+    {
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "listeners",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.protocol",
+    }
 )
 """Ours that may change on single nodes only: no two nodes have one address."""
+
+OF_LISTENERS: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""Ours that may change on single nodes only, and there behind ``listener.name.NAME.`` only.
+
+Source: Kafka 3.9 DynamicBrokerConfig.DynamicSecurityConfigs.
+"""
 
 _OF_ALL: Final = frozenset(
     {
@@ -52,7 +81,7 @@ _OF_ALL: Final = frozenset(
 
 def scope_of(name: str) -> Scope | None:
     """Where a setting may change while nodes run; None: not at all, or nobody knows it."""
-    if name in _OF_NODES:
+    if name in _OF_NODES or name in OF_LISTENERS:
         return Scope.NODE
     if name in _OF_ALL or quota_setting(name) is not None:
         return Scope.CLUSTER
@@ -81,6 +110,13 @@ def setting_of(name: str) -> Setting | None:
 
 
 def dynamic(overrides: Mapping[str, str], *, of_all: bool) -> dict[str, str]:
-    """Those among ``overrides`` that may stand there, of all nodes or of one."""
+    """Those among ``overrides`` that may stand there, of all nodes or of one.
+
+    A Kafka node encrypts passwords there by a secret that nodes of ours do not have.
+    """
     scopes: Collection[Scope | None] = (Scope.CLUSTER,) if of_all else (Scope.CLUSTER, Scope.NODE)
-    return {name: text for name, text in overrides.items() if scope_of(name) in scopes}
+    return {
+        name: text
+        for name, text in overrides.items()
+        if scope_of(name) in scopes and name not in OF_LISTENERS and not is_secret(name)
+    }

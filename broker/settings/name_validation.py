@@ -9,16 +9,22 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.client.tls.tls_settings import SECRET_NAMES
 from barnabas.protocol.settings import ConfigError, suggestion
 
 from .listener_settings import base_name, split_name
-from .unsupported_settings import UNSUPPORTED_SETTINGS, Treatment, UnsupportedSetting
+from .unsupported_settings import (
+    NEVER_MORE_OPEN,
+    UNSUPPORTED_SETTINGS,
+    Treatment,
+    UnsupportedSetting,
+)
+from .zookeeper_tls_settings import SECRET_NAMES as ZOOKEEPER_SECRET_NAMES
 
-NEVER_MORE_OPEN: Final = "a node is never more open than its file says"
 _PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
 """Settings of Kafka's remote storage, which is refused where it is switched on."""
 _QUOTES: Final = ("'", '"')
-_MAY_BE_QUOTED: Final = frozenset({"cluster.secret"})
+_MAY_BE_QUOTED: Final = frozenset({"cluster.secret"}) | SECRET_NAMES | ZOOKEEPER_SECRET_NAMES
 _STRAY_LIKENESS: Final = 0.85
 """A variable of somebody else's is not to be taken for a misspelt one of ours."""
 

@@ -34,6 +34,8 @@ from .node_settings import (
     TopicSettings,
 )
 from .quota_settings import QuotaSettings
+from .ssl_settings import SslSettings, parse_listener_tls, unkept_promises
+from .zookeeper_tls_settings import ZooKeeperTlsSettings
 
 __all__ = [
     "SECTIONS",
@@ -43,6 +45,7 @@ __all__ = [
     "NodeSettings",
     "QuotaSettings",
     "ReplicationSettings",
+    "SslSettings",
     "StorageSettings",
     "TopicSettings",
     "known_names",
@@ -62,6 +65,8 @@ SECTIONS: Final[tuple[type[Any], ...]] = (
     TransactionConfig,
     MetricsSettings,
     QuotaSettings,
+    SslSettings,
+    ZooKeeperTlsSettings,
 )
 """Every class of settings that a node's file may fill, in the order of the generated table."""
 
@@ -87,6 +92,9 @@ class NodeConfig:
     transactions: TransactionConfig
     metrics: MetricsSettings
     quotas: QuotaSettings
+    ssl: SslSettings
+    """Of listeners that say nothing themselves: ``listener_tls`` is what holds."""
+    zookeeper_tls: ZooKeeperTlsSettings
     log_defaults: LogConfig
     listeners: tuple[Endpoint, ...]
     """What is bound: the inter-broker listener is among them."""
@@ -94,6 +102,8 @@ class NodeConfig:
     """By listener name, port 0 for the bound one; one missing here is advertised as bound."""
     listener_quotas: Mapping[str, ListenerQuota]
     """By listener name, for those that have bounds of their own."""
+    listener_tls: Mapping[str, SslSettings]
+    """By listener name, for those that speak TLS."""
     values: Mapping[str, str]
     """What was given, by name; without what was ignored because nobody knows it."""
     warnings: tuple[str, ...] = ()
@@ -103,6 +113,12 @@ class NodeConfig:
     def inter_broker_listener(self) -> str:
         """Upper-case name of the listener that control requests come on."""
         return self.network.inter_broker_listener_name.upper()
+
+    @property
+    def inter_broker_protocol(self) -> str:
+        """What is spoken there, for example SASL_SSL."""
+        name = self.inter_broker_listener
+        return next(each.protocol for each in self.listeners if each.listener == name)
 
     @property
     def log_directories(self) -> tuple[Path, ...]:
@@ -126,12 +142,12 @@ def load(values: Mapping[str, str], variables: Mapping[str, str] = _NOTHING) -> 
         parts[LogConfig] = LogConfig.from_broker(checked.values)
     with _noted(problems):
         parse_listener_quotas(checked.values)
-    if NetworkSettings in parts:
-        problems += name_problems(checked.values, _listener_names(parts[NetworkSettings]))
     for check, *needed in _CHECKS:
         if parts.keys() >= set(needed):
             with _noted(problems):
                 check(*(parts[section] for section in needed))
+    if parts.keys() >= {NetworkSettings, NodeSettings}:
+        problems += _listener_problems(parts, checked.values)
     if problems:
         raise ConfigError(*(_with_origin(problem, variables) for problem in problems))
     return _assembled(parts, checked.values, checked.warnings)
@@ -160,13 +176,65 @@ def _assembled(
         transactions=parts[TransactionConfig],
         metrics=parts[MetricsSettings],
         quotas=parts[QuotaSettings],
+        ssl=parts[SslSettings],
+        zookeeper_tls=parts[ZooKeeperTlsSettings],
         log_defaults=parts[LogConfig],
         listeners=listeners,
         advertised=advertised,
         listener_quotas=parse_listener_quotas(values),
+        listener_tls=parse_listener_tls(values, listeners),
         values=MappingProxyType(dict(values)),
         warnings=warnings,
     )
+
+
+def _listener_problems(parts: Mapping[Any, Any], values: Mapping[str, str]) -> list[str]:
+    """Of where listeners are, and of what is said of single ones."""
+    network, node = parts[NetworkSettings], parts[NodeSettings]
+    problems = list(name_problems(values, _listener_names(network)))
+    with _noted(problems):
+        _, listeners, _ = _endpoints(network, node)
+        problems += unkept_promises(values, listeners)
+        tls = parse_listener_tls(values, listeners)
+        _check_nodes_tls(tls.get(network.inter_broker_listener_name.upper()), listeners, values)
+    return problems
+
+
+def _check_nodes_tls(
+    tls: SslSettings | None, listeners: tuple[Endpoint, ...], values: Mapping[str, str]
+) -> None:
+    """Where nodes prove themselves by certificates, it must be known whose certificates."""
+    if tls is None:
+        return
+    name = _inter_broker_endpoint(listeners, values)
+    problems = []
+    if not tls.has_trust:
+        # The system's authorities would do, and each could make certificates of nodes.
+        problems.append("ssl.truststore.location: must be set, since nodes are dialled by TLS")
+    if name.protocol == "SSL":
+        if tls.client_auth != "required":
+            problems.append(
+                f"ssl.client.auth={tls.client_auth}: must be required on {name}, where nodes prove "
+                "themselves by certificates alone"
+            )
+        if not node_principals(values):
+            problems.append(
+                f"cluster.node.principals: must name the nodes' certificates, since {name} is SSL; "
+                "not everybody with a certificate is a node"
+            )
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _inter_broker_endpoint(listeners: tuple[Endpoint, ...], values: Mapping[str, str]) -> Endpoint:
+    name = parse(NetworkSettings, values).inter_broker_listener_name.upper()
+    return next(endpoint for endpoint in listeners if endpoint.listener == name)
+
+
+def node_principals(values: Mapping[str, str]) -> frozenset[str]:
+    """Who may speak as a node where certificates are the proof; names hold commas, hence ``;``."""
+    texts = (values.get("cluster.node.principals", ""), values.get("super.users", ""))
+    return frozenset(word.strip() for text in texts for word in text.split(";") if word.strip())
 
 
 @contextlib.contextmanager
@@ -261,7 +329,6 @@ _CHECKS: Final[tuple[tuple[Callable[..., Any], *tuple[type[Any], ...]], ...]] = 
     (_check_directories, StorageSettings),
     (_check_id, NodeSettings),
     (_check_compaction, NodeSettings, CleanerSettings),
-    (_endpoints, NetworkSettings, NodeSettings),
     (parse_address_quotas, NetworkSettings),
     (_check_replication, ReplicationSettings),
     (_check_liveness, LivenessSettings, NodeSettings),
@@ -290,23 +357,29 @@ def _with_inter_broker_listener(
     if not host and network.advertised_listeners is None:
         host = LOCAL_HOST  # what is advertised then
     protocol = "SASL_PLAINTEXT" if node.cluster_secret else "PLAINTEXT"
-    return (*listeners, Endpoint(name, protocol, host, 0))
+    opened = Endpoint(name, protocols.get(name, protocol), host, 0)
+    if not _is_served(opened, name, has_secret=bool(node.cluster_secret)):
+        reason = _unserved(opened, name, has_secret=bool(node.cluster_secret))
+        raise ConfigError(f"listener.security.protocol.map={network.protocol_map}: {reason}")
+    return (*listeners, opened)
 
 
 def _is_served(endpoint: Endpoint, inner: str, *, has_secret: bool) -> bool:
     """Whether the listener asks for exactly the proof that its protocol promises."""
+    if endpoint.protocol == "SSL":
+        return True
     asks = endpoint.listener == inner and has_secret
-    return endpoint.protocol == ("SASL_PLAINTEXT" if asks else "PLAINTEXT")
+    return endpoint.protocol in (("SASL_PLAINTEXT", "SASL_SSL") if asks else ("PLAINTEXT",))
 
 
 def _unserved(endpoint: Endpoint, inner: str, *, has_secret: bool) -> str:
     if endpoint.listener == inner and has_secret:
         return (
-            f"{inner} is {endpoint.protocol}, but with a cluster.secret it must be SASL_PLAINTEXT "
-            "in listener.security.protocol.map"
+            f"{inner} is {endpoint.protocol}, but with a cluster.secret it must be SASL_PLAINTEXT, "
+            "SASL_SSL or SSL in listener.security.protocol.map"
         )
-    if endpoint.listener == inner and endpoint.protocol == "SASL_PLAINTEXT":
-        return "SASL_PLAINTEXT between nodes needs a cluster.secret, which they prove"
+    if endpoint.listener == inner and endpoint.protocol.startswith("SASL_"):
+        return f"{endpoint.protocol} between nodes needs a cluster.secret, which they prove"
     return (
         f"{endpoint.protocol} promises security that is not built yet; a node is never more open "
         "than its file says"

@@ -39,6 +39,11 @@ class NodeSettings:
     cluster_secret: str | None = setting(
         "cluster.secret", None, "what nodes prove to each other on the inter-broker listener"
     )
+    node_principals: str | None = setting(
+        "cluster.node.principals",
+        None,
+        "User:name list with ; of those whose certificates are nodes', where these are the proof",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from barnabas.protocol.settings import Setting, parsed
 
+NEVER_MORE_OPEN: Final = "a node is never more open than its file says"
+
 
 class Treatment(enum.Enum):
     """What happens to a name; the value is what is told of it."""
@@ -227,44 +229,15 @@ sasl.server.callback.handler.class str -
 sasl.server.max.receive.size int 524288
 security.inter.broker.protocol str PLAINTEXT
 security.providers str -
-ssl.allow.dn.changes bool false
-ssl.allow.san.changes bool false
-ssl.cipher.suites list empty node
-ssl.client.auth str none node
-ssl.enabled.protocols list TLSv1.2,TLSv1.3 node
-ssl.endpoint.identification.algorithm str https node
 ssl.engine.factory.class str - node
-ssl.key.password password - node
 ssl.keymanager.algorithm str SunX509 node
-ssl.keystore.certificate.chain password - node
-ssl.keystore.key password - node
-ssl.keystore.location str - node
-ssl.keystore.password password - node
-ssl.keystore.type str JKS node
-ssl.principal.mapping.rules str DEFAULT
-ssl.protocol str TLSv1.3 node
 ssl.provider str - node
 ssl.secure.random.implementation str - node
 ssl.trustmanager.algorithm str PKIX node
-ssl.truststore.certificates password - node
-ssl.truststore.location str - node
-ssl.truststore.password password - node
-ssl.truststore.type str JKS node
 super.users str -
 zookeeper.set.acl bool false
-zookeeper.ssl.cipher.suites list -
-zookeeper.ssl.client.enable bool false
 zookeeper.ssl.crl.enable bool false
-zookeeper.ssl.enabled.protocols list -
-zookeeper.ssl.endpoint.identification.algorithm str HTTPS
-zookeeper.ssl.keystore.location str -
-zookeeper.ssl.keystore.password password -
-zookeeper.ssl.keystore.type str -
 zookeeper.ssl.ocsp.enable bool false
-zookeeper.ssl.protocol str TLSv1.2
-zookeeper.ssl.truststore.location str -
-zookeeper.ssl.truststore.password password -
-zookeeper.ssl.truststore.type str -
 """  # noqa: E501 - class names of Java
 
 _MISLEADING: Final = """\
@@ -291,14 +264,16 @@ REASONS: Final[Mapping[str, str]] = {
     "node.id": "belongs to KRaft; say broker.id",
     "process.roles": "is Kafka's KRaft switch; say node.roles=broker,coordinator instead",
     "remote.log.storage.system.enable": "is not built; all segments stay on local disks",
+    "ssl.engine.factory.class": "names a Java class, which cannot be loaded here",
+    "ssl.keymanager.algorithm": "names an algorithm of Java's; OpenSSL has its own",
+    "ssl.provider": "names a Java class, which cannot be loaded here",
+    "ssl.secure.random.implementation": "names an algorithm of Java's; the kernel's is taken",
+    "ssl.trustmanager.algorithm": "names an algorithm of Java's; OpenSSL has its own",
     "security.inter.broker.protocol": (
         "promises security that is not built yet; nodes prove the cluster.secret to each other"
     ),
     "zookeeper.metadata.migration.enable": "is Kafka's way to KRaft, which Barnabas does not go",
     "zookeeper.set.acl": "promises security that is not built yet: ACLs of znodes",
-    "zookeeper.ssl.client.enable": (
-        "promises security that is not built yet; ZooKeeper is spoken to in plain text"
-    ),
 }
 """More about single names: what to say instead."""
 

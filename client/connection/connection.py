@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -15,9 +16,11 @@ from barnabas.client.errors import (
     AuthenticationFailed,
     Disconnected,
     RequestTimedOut,
+    TlsFailed,
     UnsupportedVersion,
     raise_for,
 )
+from barnabas.client.tls.contexts import describe_failure
 from barnabas.protocol import api
 from barnabas.protocol.codec.compiler import decoder, encoder
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
@@ -63,8 +66,11 @@ class Connection:
         client_id: str = "barnabas",
         timeout_ms: int = 30_000,
         sasl: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> Connection:
         """Connect, ask what the broker serves, and authenticate when ``sasl`` (user, password).
+
+        ``tls`` encrypts all of it; the broker's certificate has to be of ``host`` as it is given.
 
         ``timeout_ms`` bounds the whole of it, and later every request that names no bound of its
         own. Raises Disconnected, UnsupportedVersion or AuthenticationFailed.
@@ -75,10 +81,13 @@ class Connection:
         connection = cls(in_flight, peer, client_id, timeout_ms)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await loop.create_connection(lambda: in_flight, host, port)
+                await loop.create_connection(lambda: in_flight, host, port, ssl=tls)
                 await connection._agree_on_versions()
                 if sasl is not None:
                     await connection._authenticate(*sasl)
+        except ssl.SSLError as error:
+            await in_flight.close()
+            raise TlsFailed(f"no TLS with {peer}: {describe_failure(error)}") from error
         except (OSError, OverflowError, ValueError) as error:  # the last two: no such address
             await in_flight.close()
             raise Disconnected(f"no connection to {peer}: {_reason(error, timeout_ms)}") from error

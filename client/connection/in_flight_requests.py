@@ -14,11 +14,13 @@ Source: docs/spec/protocol.md §0 choice 8.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections import deque
 from typing import Final, cast
 
-from barnabas.client.errors import Disconnected, KafkaError, RequestTimedOut
+from barnabas.client.errors import Disconnected, KafkaError, RequestTimedOut, TlsFailed
+from barnabas.client.tls.contexts import describe_failure
 
 _SIZE: Final = struct.Struct(">i")
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
@@ -120,6 +122,9 @@ class InFlightRequests(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all requests in flight."""
+        if isinstance(exc, ssl.SSLError):
+            # In TLS 1.3 the broker looks at our certificate when the handshake is over for us.
+            self.fail(TlsFailed(f"no TLS with {self._peer}: {describe_failure(exc)}"))
         reason = f": {exc}" if exc is not None else ""
         self.fail(Disconnected(f"{self._peer} closed the connection{reason}"))
         if not self._disconnected.done():

@@ -7,6 +7,7 @@ to ask. Source: docs/spec/coordinator.md §6.11; the documentation of Kafka 0.8'
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -71,6 +72,7 @@ class SimpleConsumer:
         buffer_bytes: int = 65_536,
         client_id: str = "barnabas",
         sasl: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
         isolation_level: str = "read_uncommitted",
     ) -> None:
         self.host = host
@@ -82,6 +84,7 @@ class SimpleConsumer:
         self._so_timeout_ms = so_timeout_ms
         self._client_id = client_id
         self._sasl = sasl
+        self._tls = tls
         self._turn = asyncio.Lock()
         self._connection: Connection | None = None
 
@@ -309,6 +312,7 @@ class SimpleConsumer:
                 client_id=self._client_id,
                 timeout_ms=self._so_timeout_ms,
                 sasl=self._sasl,
+                tls=self._tls,
             )
         return self._connection
 

@@ -17,6 +17,9 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState
 
+from barnabas.client.tls.contexts import ClientTls, describe_failure
+from barnabas.protocol.settings import ConfigError
+
 from .connect_diagnosis import diagnose, log_while_waiting
 from .interface import (
     PAYLOAD_BYTES_MAX,
@@ -79,8 +82,11 @@ async def connect(
     session_timeout_ms: int = 18_000,
     connection_timeout_ms: int = 18_000,
     loop: asyncio.AbstractEventLoop | None = None,
+    tls: ClientTls | None = None,
 ) -> ZooKeeper:
     """Open a session with ``host:port,...[/chroot]``; creates the chroot where it is missing.
+
+    With ``tls`` each server's certificate has to be of the host that it is named by.
 
     Raises ConnectionLost when no server gave a session within ``connection_timeout_ms``,
     ZooKeeperError for what is no list of servers.
@@ -92,6 +98,7 @@ async def connect(
             slash + chroot.rstrip("/") if chroot else "",
             session_timeout_ms,
             loop or asyncio.get_running_loop(),
+            tls=tls,
         )
     except ValueError as error:
         raise ZooKeeperError(f"{servers}: must read host:port,host:port,...: {error}") from error
@@ -119,12 +126,35 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
     """kazoo gives a machine that is off the whole session timeout to accept a connection.
 
     With one such server of three a session was lost, or a start failed, whenever it was asked
-    before the others.
+    before the others. And its own TLS trusts the system's authorities beside the one it is given,
+    and by itself no certificate need be of the server that it comes from.
     """
 
-    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
-        """A TCP connection; raises OSError."""
-        return super().create_connection(*args, timeout=min(timeout, ACCEPT_S), **options)
+    def __init__(self, tls: ClientTls | None) -> None:
+        super().__init__()
+        self._tls = tls
+        self.tls_problem = ""
+        """Why the last handshake failed."""
+
+    def create_connection(
+        self, address: Any, hostname: str | None = None, *, timeout: float, **_: Any
+    ) -> Any:
+        """A connection; raises OSError, which ssl.SSLError is."""
+        link = super().create_connection(address, timeout=min(timeout, ACCEPT_S))
+        if self._tls is None:
+            return link
+        try:
+            link.settimeout(ACCEPT_S)  # the handshake is part of accepting
+            secured = self._tls.context().wrap_socket(link, server_hostname=hostname)
+        except (OSError, ConfigError) as error:
+            link.close()
+            self.tls_problem = (
+                str(error) if isinstance(error, ConfigError) else describe_failure(error)
+            )
+            log.warning("no TLS with zookeeper server=%s: %s", hostname, self.tls_problem)
+            raise OSError(f"no TLS: {self.tls_problem}") from error
+        self.tls_problem = ""
+        return secured
 
 
 class KazooSession:
@@ -138,8 +168,11 @@ class KazooSession:
         loop: asyncio.AbstractEventLoop,
         *,
         is_quiet: bool = False,
+        tls: ClientTls | None = None,
     ) -> None:
         self._servers = servers
+        self._tls = tls
+        self._handler = _Handler(tls)
         self._is_quiet = is_quiet
         self.session_timeout_ms = session_timeout_ms
         self.on_state: list[Callable[[SessionState], None]] = []
@@ -152,7 +185,8 @@ class KazooSession:
         self._client = KazooClient(
             hosts=servers,
             timeout=session_timeout_ms / 1000,
-            handler=_Handler(),
+            handler=self._handler,
+            use_ssl=tls is not None,
             connection_retry={
                 "max_tries": -1,
                 "delay": 0.05,
@@ -189,7 +223,7 @@ class KazooSession:
             await self.close()
             raise ConnectionLost(
                 f"no session with ZooKeeper within {timeout_ms} ms: "
-                f"{await diagnose(self._client.hosts)}"
+                f"{self._handler.tls_problem or await diagnose(self._client.hosts)}"
             ) from error
         except asyncio.CancelledError:
             await self.close()
@@ -254,7 +288,9 @@ class KazooSession:
 
     async def peek(self, path: str) -> bytes | None:
         """Data of a znode as a fresh session reads it, None where there is none."""
-        fresh = KazooSession(self._servers, self._chroot, PEEK_MS, self._loop, is_quiet=True)
+        fresh = KazooSession(
+            self._servers, self._chroot, PEEK_MS, self._loop, is_quiet=True, tls=self._tls
+        )
         fresh._client.start_async()  # not start(), which would create the chroot
         try:
             async with asyncio.timeout(PEEK_MS / 1000):

@@ -20,7 +20,9 @@ from barnabas.broker.handlers.alter_configs import (
 from barnabas.broker.handlers.describe_configs import NODE, TOPIC, DescribeConfigsHandler
 from barnabas.broker.settings.config_changes import ConfigChanges
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
+from barnabas.broker.settings.dynamic_settings import OF_LISTENERS
 from barnabas.broker.settings.node_config import NodeConfig, load
+from barnabas.broker.settings.ssl_settings import is_secret
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
@@ -277,7 +279,28 @@ KAFKA: Final = json.loads((Path(__file__).parents[1] / "golden" / "node-configs.
 ]
 
 
-@pytest.mark.parametrize("name", sorted(name for name in KAFKA if KAFKA[name][2] is not None))
+@pytest.mark.parametrize("name", sorted(OF_LISTENERS))
+async def test_stores_of_certificates_are_changed_of_single_listeners_only(
+    desk: Desk, name: str
+) -> None:
+    """As in Kafka; and no password is kept in ZooKeeper (S12, S13)."""
+    for text in ("", "x"):
+        code, message = await desk.change(NODE, "1", (name, SET, text))
+        assert code == ErrorCode.INVALID_REQUEST
+        assert "behind listener.name.NAME. only" in str(message)
+    own = f"listener.name.plaintext.{name}"
+    code, message = await desk.change(NODE, "1", (own, SET, "Hush.Value"))
+    assert code == ErrorCode.INVALID_REQUEST
+    assert ("no password is kept" in str(message)) is is_secret(name)
+    assert "Hush" not in str(message)
+
+
+DYNAMIC: Final = sorted(
+    name for name in KAFKA if KAFKA[name][2] is not None and name not in OF_LISTENERS
+)
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
 async def test_each_of_kafkas_dynamic_settings_can_be_set_to_what_it_is(
     desk: Desk, name: str
 ) -> None:

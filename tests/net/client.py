@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from struct import Struct
 from typing import Any
@@ -31,8 +32,8 @@ class RawClient:
         self._sent: dict[int, tuple[api.ApiSpec, int]] = {}
 
     @classmethod
-    async def open(cls, port: int) -> RawClient:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def open(cls, port: int, tls: ssl.SSLContext | None = None) -> RawClient:
+        return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=tls))
 
     def frame(self, message: Any, version: int, client_id: str | None = "test") -> bytes:
         spec = api.spec_of(type(message))
@@ -73,5 +74,5 @@ class RawClient:
         self.writer.close()
         try:
             await self.writer.wait_closed()
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLError):
             return

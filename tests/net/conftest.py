@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import uvloop
@@ -13,6 +15,7 @@ from barnabas.broker.handlers.call import Call, PendingResponse
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
+from barnabas.broker.security.ssl_contexts import ListenerTls
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import heartbeat, list_groups
@@ -55,8 +58,8 @@ class ListeningNode:
     listener: Listener
     clients: list[RawClient] = field(default_factory=list)
 
-    async def connect(self) -> RawClient:
-        client = await RawClient.open(self.listener.port)
+    async def connect(self, tls: ssl.SSLContext | None = None) -> RawClient:
+        client = await RawClient.open(self.listener.port, tls)
         self.clients.append(client)
         return client
 
@@ -71,7 +74,11 @@ async def start() -> AsyncIterator[Start]:
     async with asyncio.TaskGroup() as tasks:
 
         async def begin(
-            *, serve: bool = True, settings: NetworkSettings | None = None
+            *,
+            serve: bool = True,
+            settings: NetworkSettings | None = None,
+            tls: ListenerTls | None = None,
+            **of_listener: Any,
         ) -> ListeningNode:
             toys = Toys()
             dispatcher = Dispatcher(tasks)
@@ -79,7 +86,8 @@ async def start() -> AsyncIterator[Start]:
                 {ApiKey.HEARTBEAT: toys.heartbeat, ApiKey.LIST_GROUPS: toys.list_groups}
             )
             limits = Limits(settings or NetworkSettings())
-            node = ListeningNode(toys, dispatcher, limits, Listener("TEST", dispatcher, limits))
+            listener = Listener("TEST", dispatcher, limits, tls=tls, **of_listener)
+            node = ListeningNode(toys, dispatcher, limits, listener)
             await node.listener.bind("127.0.0.1", 0)
             if serve:
                 node.listener.serve()

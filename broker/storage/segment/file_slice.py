@@ -69,12 +69,18 @@ class FileSlice:
             raise Withdrawn(f"{self!r}: the file ends")
         return sent
 
-    def read(self) -> bytes:
-        """All of it, for a transport that sends no files. Raises Withdrawn."""
+    def read(self, done: int = 0, count: int | None = None) -> bytes:
+        """Up to ``count`` bytes from the ``done``-th on, or all; for whoever cannot send files.
+
+        Raises Withdrawn.
+        """
         if self._segment.cuts != self._cuts:
             raise Withdrawn(f"{self!r}: the log was truncated")
         try:
-            return self._segment.read(self._position, self._count)
+            left = self._count - done
+            return self._segment.read(
+                self._position + done, left if count is None else min(count, left)
+            )
         except StorageError as error:
             self._withdraw(error)
 
