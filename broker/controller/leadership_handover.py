@@ -37,6 +37,8 @@ class LeadershipHandovers:
         self._tell = tell
         self._held: dict[Partition, tuple[set[int], int]] = {}
         """By partition: former leaders that may answer still, and the node that waits."""
+        self._unaware: dict[int, set[Partition]] = {}
+        """By node: what it led and was not heard to know the successor of, lease or no lease."""
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._to_admit: set[int] = set()
         """Nodes shut out for the time of a handover only."""
@@ -49,11 +51,13 @@ class LeadershipHandovers:
         if old is not None and old != new and old in self._context.nodes:
             former = former | {old}
         former = former - {new}
+        self._forget(new, {partition})
         if not former:
             self._held.pop(partition, None)
             return
         self._held[partition] = (former, new)
         for node in former:
+            self._unaware.setdefault(node, set()).add(partition)
             self._wait_for(node)
 
     def is_held(self, node: int, partition: Partition) -> bool:
@@ -62,8 +66,10 @@ class LeadershipHandovers:
         return held is not None and held[1] == node
 
     def obeyed(self, node: int, partitions: Iterable[Partition]) -> None:
-        """A former leader has answered that it knows of its successor."""
-        self._release(node, set(partitions))
+        """A former leader has answered that it knows of its successor, or has no replica now."""
+        known_there = set(partitions)
+        self._forget(node, known_there)
+        self._release(node, known_there)
         if node in self._to_admit and not self.is_awaited(node):
             self._to_admit.discard(node)
             known = self._context.nodes.get(node)
@@ -77,11 +83,16 @@ class LeadershipHandovers:
     def gone(self, node: int) -> None:
         """The node's registration is gone and its lease over, or it is suspected."""
         self._to_admit.discard(node)
+        self._unaware.pop(node, None)
         self._release(node, self._held.keys())
 
     def is_awaited(self, node: int) -> bool:
-        """Something this node led is not led by its successor yet."""
-        return any(node in former for former, _ in self._held.values())
+        """The node has not answered yet that it knows who leads something that it led.
+
+        It must not get a lease until then, also when its last one is over and the successor told.
+        """
+        leaders = self._context.leaders
+        return any(partition in leaders for partition in self._unaware.get(node, ()))
 
     def recheck(self) -> None:
         """Leases may be over earlier than was thought."""
@@ -95,6 +106,14 @@ class LeadershipHandovers:
             timer.cancel()
         self._timers.clear()
         self._held.clear()
+        self._unaware.clear()
+
+    def _forget(self, node: int, partitions: Collection[Partition]) -> None:
+        unaware = self._unaware.get(node)
+        if unaware is not None:
+            unaware.difference_update(partitions)
+            if not unaware:
+                del self._unaware[node]
 
     def _release(self, node: int, partitions: Collection[Partition]) -> None:
         free: dict[int, list[Partition]] = {}
@@ -130,9 +149,10 @@ class LeadershipHandovers:
     def _look_at(self, node: int) -> None:
         assert self._failure_detector is not None
         del self._timers[node]
-        if not self.is_awaited(node):
+        if not any(node in former for former, _ in self._held.values()):
             return
         if self._failure_detector.may_hold_lease(node):
             self._set_timer(node)
         else:
-            self.gone(node)
+            # It lives and will answer: it is echoed again then, or it would never have a lease.
+            self._release(node, self._held.keys())

@@ -131,7 +131,7 @@ class ControlRequestBatch:
         request, version = self.orders.stops_for(node, stops)
         deleted = [(*partition, node) for partition, delete in stops.items() if delete]
         self.channels.send(
-            node, QueuedRequest(request, version, self._stops_answered(node, deleted))
+            node, QueuedRequest(request, version, self._stops_answered(node, set(stops), deleted))
         )
 
     def _leaders_answered(
@@ -165,20 +165,23 @@ class ControlRequestBatch:
 
         return is_newest
 
-    def _stops_answered(self, node: int, deleted: list[Replica]) -> Callable[[Any], None] | None:
-        if not deleted:
-            return None
-
+    def _stops_answered(
+        self, node: int, stopped: set[Partition], deleted: list[Replica]
+    ) -> Callable[[Any], None]:
         def answered(answer: Any) -> None:
             refused = {
-                (error.topic_name, error.partition_index, node)
+                (error.topic_name, error.partition_index)
                 for error in answer.partition_errors
                 if error.error_code
             }
             if answer.error_code:
-                refused = set(deleted)
-            gone = [replica for replica in deleted if replica not in refused]
-            self.replies.replicas_deleted(gone, sorted(refused & set(deleted)))
+                refused = stopped
+            # Who led until its replica was taken away gets no other order than this.
+            self.handovers.obeyed(node, stopped - refused)
+            if deleted:
+                gone = [replica for replica in deleted if replica[:2] not in refused]
+                left = [replica for replica in deleted if replica[:2] in refused]
+                self.replies.replicas_deleted(gone, sorted(left))
 
         return answered
 

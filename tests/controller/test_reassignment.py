@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.controller.components import ControllerComponents
+from barnabas.coordinator.ports import STATE_TOPICS
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
@@ -155,6 +156,23 @@ async def test_a_replica_goes_only_to_nodes_of_the_topics_role(four: SmallCluste
     refusal = (await alter(four, {("t", 0): (5,)}))["t", 0]
     assert refusal is not None
     assert refusal.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+@pytest.mark.parametrize("topic", sorted(STATE_TOPICS))
+async def test_a_coordinator_whose_replica_is_moved_away_is_waited_for_no_longer_than_its_answer(
+    four: SmallCluster, topic: str
+) -> None:
+    """It is in no list of replicas any more, and hears of its successor by StopReplica alone."""
+    await four.create(topic, {0: (2,)})
+    await four.led(topic, 0, 2)
+    await alter(four, {(topic, 0): (3,)})
+    await four.until(lambda: (topic, 0) in four.nodes[3].hosted)
+    await four.set_in_sync(topic, 0, (2, 3))
+    await four.until(lambda: four.nodes[3].hosted[topic, 0].leader == 3)
+    assert (topic, 0) not in four.nodes[2].hosted
+    components = (await four.elected()).controller._components
+    assert components is not None
+    assert not components.term.handovers.is_awaited(2)
 
 
 async def test_the_znode_of_tools_is_obeyed_and_taken_away(four: SmallCluster) -> None:
