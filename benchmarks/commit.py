@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,18 +19,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
-from benchmarks.barnabas_node import ROOT, barnabas_node
+from benchmarks.barnabas_node import barnabas_node
 from benchmarks.generator import LoadWindow, WindowResult
+from benchmarks.generator_process import GeneratorProcess
 from benchmarks.nodes import Nodes
 from benchmarks.report import Cell, Measured, Rate, document, machine, table
-from benchmarks.server_process import ServerFailed, ServerProcess, pin
+from benchmarks.server_process import ServerFailed, ServerProcess
 
 CELLS = tuple(
     Cell(kind, connections, in_flight)
@@ -42,37 +41,23 @@ MOST_CONNECTIONS = 64
 MODEL = LoadWindow([], [], "commit", MOST_CONNECTIONS, 1, 0)
 
 
-class Generator:
+class Generator(GeneratorProcess):
     """The load generator's process, on a core of its own where there are two.
 
     ``model`` says what else than a cell a job is made of.
     """
 
     def __init__(self, cores: set[int] | None, model: LoadWindow = MODEL) -> None:
+        super().__init__("benchmarks.generator", cores)
         self._model = model
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.generator"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
         self._ports: dict[str, list[int]] = {}
-        if cores:
-            pin(self._process.pid, cores)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._process.communicate()
 
     def prepare(self, system: Nodes) -> None:
         """Create what every cell needs on ``system``, and note where its coordinators are."""
         job = replace(
             self._model, ports=system.ports, pids=system.pids, connections=MOST_CONNECTIONS
         )
-        self._ports[system.name] = self._order({"do": "prepare", "job": asdict(job)})["ports"]
+        self._ports[system.name] = self.order({"do": "prepare", "job": asdict(job)})["ports"]
 
     def load(self, system: Nodes, cell: Cell, seconds: float) -> Rate:
         """One window of one cell; raises ServerFailed at the first wrong answer."""
@@ -86,21 +71,10 @@ class Generator:
             in_flight=cell.in_flight,
             seconds=seconds,
         )
-        result = WindowResult(**self._order({"do": "run", "job": asdict(job)}))
+        result = WindowResult(**self.order({"do": "run", "job": asdict(job)}))
         if result.wrong or not result.answers or not result.cpu_seconds:
             raise ServerFailed(f"{system.name}, {cell}: {result.wrong or 'no answer at all'}")
         return Rate(result.answers / result.cpu_seconds, result.answers / result.wall_seconds)
-
-    def _order(self, order: dict[str, object]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise ServerFailed("the load generator ended; its traceback stands above")
-        found: dict[str, Any] = json.loads(answer)
-        return found
 
 
 @dataclass(frozen=True, slots=True)

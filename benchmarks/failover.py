@@ -38,21 +38,25 @@ from barnabas.console.development.ports import LOOPBACK
 from barnabas.protocol.hashing import group_partition
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
-from benchmarks.eager_committer import Address, EagerCommitter
+from benchmarks.eager_client import Address, EagerClient
+from benchmarks.eager_committer import EagerCommitter
 from benchmarks.report import machine
 from benchmarks.server_process import ServerProcess
 
 NODES: Final = 3
 TOPIC: Final = "failover"
-GROUPS: Final = 24
+NAMES: Final = 24
 WATCHED: Final = 3
-"""Groups of the victim that are measured in one round."""
+"""Groups or transactional ids of the victim that are measured in one round."""
 WARM_S: Final = 0.5
 LIMIT_S: Final = 90.0
 SETTINGS: Final = {
     "default.replication.factor": "3",
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "12",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "12",
     "zookeeper.session.timeout.ms": "6000",
     "leader.imbalance.check.interval.seconds": "1",
     "leader.imbalance.per.broker.percentage": "0",
@@ -81,6 +85,20 @@ FAULTS: Final = (
     NodeFault("term-controller", signal.SIGTERM, hits_controller=True),
     NodeFault("stop", signal.SIGSTOP, hits_controller=False),
     NodeFault("stop-controller", signal.SIGSTOP, hits_controller=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordination:
+    """Who is coordinated, and by the leaders of which topic."""
+
+    state_topic: str
+    make: Callable[[Sequence[Address], str, int], EagerClient]
+    """A client by addresses, name, and a partition of the topic that the victim does not lead."""
+
+
+GROUP_COORDINATION: Final = Coordination(
+    OFFSETS_TOPIC, lambda addresses, name, _: EagerCommitter(addresses, name, TOPIC)
 )
 
 
@@ -172,18 +190,20 @@ def kafka(libs: Path | None) -> Iterator[Servers]:
         yield Kafka(nodes, zookeeper.hosts)
 
 
-class Committers:
-    """Committers on an event loop in a thread of its own, while the ``with`` lasts."""
+class Clients:
+    """Clients on an event loop in a thread of its own, while the ``with`` lasts."""
 
-    def __init__(self, addresses: Sequence[Address], groups: Sequence[str]) -> None:
-        self.all = [EagerCommitter(addresses, group, TOPIC) for group in groups]
+    def __init__(self, clients: Sequence[EagerClient]) -> None:
+        self._clients = clients
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
-    def __enter__(self) -> Sequence[EagerCommitter]:
+    def __enter__(self) -> Self:
         self._thread.start()
-        self._tasks = [asyncio.run_coroutine_threadsafe(one.run(), self._loop) for one in self.all]
-        return self.all
+        self._tasks = [
+            asyncio.run_coroutine_threadsafe(one.run(), self._loop) for one in self._clients
+        ]
+        return self
 
     def __exit__(self, *exc_info: object) -> None:
         for task in self._tasks:
@@ -192,6 +212,30 @@ class Committers:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def await_served(self) -> None:
+        """Return when each of them was acknowledged something."""
+        self._until(lambda: all(one.acknowledged for one in self._clients))
+
+    def await_outages(self, moment: float, victim: Address) -> list[float]:
+        """How long each was without an acknowledgement, once all are served elsewhere."""
+
+        def found() -> list[float | None]:
+            return [one.outage(moment, victim) for one in self._clients]
+
+        self._until(lambda: None not in found())
+        return [outage for outage in found() if outage is not None]
+
+    def _until(self, is_so: Callable[[], bool]) -> None:
+        """Wait for it; raises what a client failed with."""
+
+        def is_so_yet() -> bool:
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+            return is_so()
+
+        until(is_so_yet, "all clients are served")
 
 
 async def _turns() -> None:
@@ -219,7 +263,7 @@ class OutageRow:
 
 
 HEAD: Final = (
-    "| server | fault | groups | median s | p90 s | worst s |\n"
+    "| server | fault | outages | median s | p90 s | worst s |\n"
     "| --- | --- | --- | --- | --- | --- |"
 )
 
@@ -227,31 +271,41 @@ HEAD: Final = (
 class FailoverBench:
     """Hurts one cluster, round by round."""
 
-    def __init__(self, servers: Servers, view: ClusterView, rng: random.Random) -> None:
+    def __init__(
+        self,
+        servers: Servers,
+        view: ClusterView,
+        rng: random.Random,
+        coordination: Coordination = GROUP_COORDINATION,
+    ) -> None:
         self._servers = servers
         self._view = view
         self._rng = rng
+        self._coordination = coordination
         bootstrap = ",".join(f"{host}:{port}" for host, port in servers.addresses)
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(60)
-        with Committers(servers.addresses, ["any"]) as (first,):
-            until(lambda: len(first.acknowledged) > 0, "a first commit")
-        self._groups = [f"group-{number}" for number in range(GROUPS)]
+        admin.create_topics([NewTopic(TOPIC, NODES, 3)])[TOPIC].result(60)
+        with Clients([coordination.make(servers.addresses, "any", 0)]) as clients:
+            clients.await_served()
+        self._names = [f"name-{number}" for number in range(NAMES)]
 
     def round(self, fault: NodeFault, row: OutageRow) -> None:
         """One fault; raises AssertionError when the cluster does not get over it."""
         until(self._is_at_rest, "everything in sync and led as preferred")
-        victim, groups = self._victim(fault)
-        at = self._servers.addresses[victim - 1]
-        with Committers(self._servers.addresses, groups) as committers:
-            until(lambda: all(one.acknowledged for one in committers), "commits")
+        victim, names = self._victim(fault)
+        spared = next(
+            index for index, leader in self._view.leaders(TOPIC).items() if leader != victim
+        )
+        addresses = self._servers.addresses
+        eager = [self._coordination.make(addresses, name, spared) for name in names]
+        with Clients(eager) as clients:
+            clients.await_served()
             time.sleep(WARM_S + self._rng.random())
             moment = time.monotonic()
             os.kill(self._servers.pid(victim), fault.signal)
-            until(lambda: None not in [one.outage(moment, at) for one in committers], "commits")
-            found = [outage for one in committers if (outage := one.outage(moment, at))]
+            found = clients.await_outages(moment, addresses[victim - 1])
         row.outages += found
-        for one in committers:
+        for one in eager:
             for code, count in one.codes.items():
                 row.codes[code] = row.codes.get(code, 0) + count
         print(f"# {row.server} {fault} node={victim}", *(f"{one:.3f}" for one in found), flush=True)
@@ -261,23 +315,21 @@ class FailoverBench:
             self._servers.revive(victim, self._view)
 
     def _victim(self, fault: NodeFault) -> tuple[int, list[str]]:
-        """A node and groups that it coordinates."""
+        """A node, and groups or transactional ids that it coordinates."""
         controller = self._view.controller()
         assert controller is not None
         others = [node for node in range(1, NODES + 1) if node != controller]
         victim = controller if fault.hits_controller else self._rng.choice(others)
-        leaders = self._view.leaders(OFFSETS_TOPIC)
+        leaders = self._view.leaders(self._coordination.state_topic)
         mine = [
-            group
-            for group in self._groups
-            if leaders[group_partition(group, len(leaders))] == victim
+            name for name in self._names if leaders[group_partition(name, len(leaders))] == victim
         ]
         return victim, self._rng.sample(mine, WATCHED)
 
     def _is_at_rest(self) -> bool:
         if len(self._view.brokers()) < NODES or self._view.controller() is None:
             return False
-        return not self._view.wants([TOPIC, OFFSETS_TOPIC], preferred=True)
+        return not self._view.wants([TOPIC, self._coordination.state_topic], preferred=True)
 
 
 def until(is_so: Callable[[], bool], what: str) -> None:
@@ -289,12 +341,16 @@ def until(is_so: Callable[[], bool], what: str) -> None:
 
 
 def measure(
-    servers: Servers, faults: Sequence[NodeFault], rounds: int, seed: int
+    servers: Servers,
+    faults: Sequence[NodeFault],
+    rounds: int,
+    seed: int,
+    coordination: Coordination = GROUP_COORDINATION,
 ) -> list[OutageRow]:
     """All faults on one cluster, their rounds in turn."""
     rows = [OutageRow(servers.name, fault.name) for fault in faults]
     with ClusterView(servers.zookeeper) as view:
-        bench = FailoverBench(servers, view, random.Random(seed))
+        bench = FailoverBench(servers, view, random.Random(seed), coordination)
         for _ in range(rounds):
             for fault, row in zip(faults, rows, strict=True):
                 bench.round(fault, row)

@@ -48,19 +48,19 @@ def commit(group: str, topic: str, partition: int, offset: int) -> Exchange:
     """Commit one offset as a client without a group membership does."""
     committed = struct.pack(">iqi", partition, offset, -1) + b"\x01\x00"  # metadata "", no tags
     body = (
-        _compact(group)
+        compact(group)
         + struct.pack(">i", -1)
-        + _compact("")
+        + compact("")
         + b"\x00"  # no group instance id
         + b"\x02"
-        + _compact(topic)
+        + compact(topic)
         + b"\x02"
         + committed
         + b"\x00\x00"
     )
     accepted = struct.pack(">ih", partition, NO_ERROR) + b"\x00"
-    answer = struct.pack(">i", 0) + b"\x02" + _compact(topic) + b"\x02" + accepted + b"\x00\x00"
-    return Exchange(_flexible(OFFSET_COMMIT, 8, body), _flexible_answer(answer))
+    answer = struct.pack(">i", 0) + b"\x02" + compact(topic) + b"\x02" + accepted + b"\x00\x00"
+    return Exchange(flexible(OFFSET_COMMIT, 8, body), _flexible_answer(answer))
 
 
 def bulk_commit(group: str, topic: str, partitions: int, offset: int) -> Exchange:
@@ -68,38 +68,38 @@ def bulk_commit(group: str, topic: str, partitions: int, offset: int) -> Exchang
     indexes = range(partitions)
     committed = b"".join(struct.pack(">iqi", index, offset, -1) + b"\x01\x00" for index in indexes)
     accepted = b"".join(struct.pack(">ih", index, NO_ERROR) + b"\x00" for index in indexes)
-    named = b"\x02" + _compact(topic) + _count(partitions)
-    client = struct.pack(">i", -1) + _compact("") + b"\x00"
-    body = _compact(group) + client + named + committed + b"\x00\x00"
+    named = b"\x02" + compact(topic) + compact_count(partitions)
+    client = struct.pack(">i", -1) + compact("") + b"\x00"
+    body = compact(group) + client + named + committed + b"\x00\x00"
     answer = struct.pack(">i", 0) + named + accepted + b"\x00\x00"
-    return Exchange(_flexible(OFFSET_COMMIT, 8, body), _flexible_answer(answer), partitions)
+    return Exchange(flexible(OFFSET_COMMIT, 8, body), _flexible_answer(answer), partitions)
 
 
 def fetch(group: str, topic: str, partition: int, offset: int) -> Exchange:
     """Ask for one committed offset, which is known to be ``offset``."""
-    asked = _compact(topic) + b"\x02" + struct.pack(">i", partition) + b"\x00"
-    body = b"\x02" + _compact(group) + b"\x02" + asked + b"\x00" + b"\x00\x00"
+    asked = compact(topic) + b"\x02" + struct.pack(">i", partition) + b"\x00"
+    body = b"\x02" + compact(group) + b"\x02" + asked + b"\x00" + b"\x00\x00"
     found = struct.pack(">iqi", partition, offset, -1) + b"\x01" + struct.pack(">h", 0) + b"\x00"
     answer = (
         struct.pack(">i", 0)
         + b"\x02"
-        + _compact(group)
+        + compact(group)
         + b"\x02"
-        + _compact(topic)
+        + compact(topic)
         + b"\x02"
         + found
         + b"\x00"
         + struct.pack(">h", NO_ERROR)
         + b"\x00\x00"
     )
-    return Exchange(_flexible(OFFSET_FETCH, 8, body), _flexible_answer(answer))
+    return Exchange(flexible(OFFSET_FETCH, 8, body), _flexible_answer(answer))
 
 
 def fetch_of_groups(groups: Sequence[str], topic: str, partition: int) -> bytes:
     """The request for one partition of each of many groups."""
-    asked = b"\x02" + _compact(topic) + b"\x02" + struct.pack(">i", partition) + b"\x00\x00"
-    groups_part = b"".join(_compact(group) + asked for group in groups)
-    return _flexible(OFFSET_FETCH, 8, _count(len(groups)) + groups_part + b"\x00\x00")
+    asked = b"\x02" + compact(topic) + b"\x02" + struct.pack(">i", partition) + b"\x00\x00"
+    groups_part = b"".join(compact(group) + asked for group in groups)
+    return flexible(OFFSET_FETCH, 8, compact_count(len(groups)) + groups_part + b"\x00\x00")
 
 
 def fetched_of_groups(answer: bytes) -> dict[str, int]:
@@ -128,13 +128,13 @@ def fetched_of_groups(answer: bytes) -> dict[str, int]:
 
 def create_topic(topic: str, partitions: int) -> bytes:
     """The request for one topic of replication factor 1."""
-    wanted = _text(topic) + struct.pack(">ihii", partitions, 1, 0, 0)
-    return _plain(CREATE_TOPICS, 0, struct.pack(">i", 1) + wanted + struct.pack(">i", 10_000))
+    wanted = text(topic) + struct.pack(">ihii", partitions, 1, 0, 0)
+    return plain(CREATE_TOPICS, 0, struct.pack(">i", 1) + wanted + struct.pack(">i", 10_000))
 
 
 def find_coordinator(group: str) -> bytes:
     """The request that names the coordinator of ``group``."""
-    return _plain(FIND_COORDINATOR, 0, _text(group))
+    return plain(FIND_COORDINATOR, 0, text(group))
 
 
 def create_topic_error(answer: bytes) -> int:
@@ -153,16 +153,18 @@ def coordinator_port(answer: bytes) -> int:
     return int(struct.unpack_from(">i", answer, len(answer) - 4)[0])
 
 
-def _text(value: str) -> bytes:
+def text(value: str) -> bytes:
+    """A string with its length in two bytes."""
     return struct.pack(">h", len(value)) + value.encode()
 
 
-def _compact(value: str) -> bytes:
+def compact(value: str) -> bytes:
+    """A string in flexible encoding."""
     assert len(value) < 127, "one byte holds the length of every name here"
     return bytes([len(value) + 1]) + value.encode()
 
 
-def _count(items: int) -> bytes:
+def compact_count(items: int) -> bytes:
     """The length of a compact array: one more, in seven bits a byte."""
     number, written = items + 1, b""
     while number > 127:
@@ -187,12 +189,14 @@ def _string(data: bytes, at: int) -> tuple[str, int]:
     return data[start : start + size].decode(), start + size
 
 
-def _plain(key: int, version: int, body: bytes) -> bytes:
-    return _framed(struct.pack(">hhi", key, version, 0) + _text(CLIENT_ID) + body)
+def plain(key: int, version: int, body: bytes) -> bytes:
+    """A request frame with correlation id 0, in encoding that is not flexible."""
+    return _framed(struct.pack(">hhi", key, version, 0) + text(CLIENT_ID) + body)
 
 
-def _flexible(key: int, version: int, body: bytes) -> bytes:
-    return _plain(key, version, b"\x00" + body)  # header v2: a tag section follows the client id
+def flexible(key: int, version: int, body: bytes) -> bytes:
+    """A request frame with correlation id 0, in flexible encoding."""
+    return plain(key, version, b"\x00" + body)  # header v2: a tag section follows the client id
 
 
 def _flexible_answer(body: bytes) -> bytes:
