@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
