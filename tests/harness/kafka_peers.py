@@ -158,6 +158,10 @@ class Tree:
 
         eventually(are, within_s=120, what=f"registered are {sorted(nodes)}")
 
+    def is_registered(self, node: int) -> bool:
+        """The node has a session."""
+        return node in map(int, znodes.registered_brokers(self._hosts))
+
     def await_deleted(self, topic: str) -> None:
         """Return when nothing of a deleted topic is left: Kafka answers before that."""
         with znodes.session(self._hosts) as client:
