@@ -285,7 +285,7 @@ def test_a_copy_goes_on_while_its_coordinators_move_between_kafka_and_us(
                 copying.produce()
                 until_it_reads(copier, "open")
                 nodes = [1, 3] if number % 2 else [3, 1]
-                mixed.give({place: nodes for place in STATE})
+                mixed.give(dict.fromkeys(STATE, nodes))
                 copier.do("end")
                 eventually(lambda: copied(copier).is_committed, what="it commits again")
                 copy_all(copying, copier)
