@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tests.harness.confluent_client import Confluent
 from tests.harness.deployments import Deployment, KafkaCluster, create_topic
+from tests.harness.kafka_4 import Kafka4
 from tests.harness.kafka_alone import values_shown
 from tests.harness.raw_transactions import RawTransactionalProducer
 from tests.harness.transactional_clusters import transactional
@@ -33,7 +34,7 @@ def test_records_are_refused_whose_sequences_an_aborted_transaction_has_used(
     producer.forget(topic, 0, 2)
     producer.add(topic, 0)
     answer = producer.send(topic, 0, b"c", b"d")
-    if isinstance(transactional, KafkaCluster):
+    if isinstance(transactional, KafkaCluster | Kafka4):
         assert answer == aborted
     else:
         assert answer.error == OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
+from struct import Struct
 from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import Refused
@@ -15,6 +16,16 @@ from barnabas.protocol.records.batch import Buffer, records
 from barnabas.protocol.records.control import Marker, coordinator_epoch, parse_marker
 
 NO_TRANSACTION: Final = -1
+
+_MARKER: Final = Struct(">qiibIhiqqqhii5shhBhiB")
+"""A whole control batch as Kafka and we write it: one record, no codec, no headers."""
+_LENGTH: Final = _MARKER.size - 12
+_RECORD_FRONT: Final = b"\x20\x00\x00\x00\x08"
+"""16 bytes, no attributes, no differences of time and offset, a key of 4 bytes."""
+_VALUE_FRONT: Final = 12
+"""6 bytes."""
+_CODEC: Final = 7
+_ENDS: Final = (Marker.ABORT, Marker.COMMIT)
 
 
 class Ending(NamedTuple):
@@ -26,6 +37,26 @@ class Ending(NamedTuple):
 
 def ending_in(control_batch: Buffer) -> Ending | None:
     """The marker in a control batch; None when it has no record left, or none that we know."""
+    # Each marker is looked at before it is appended and after: a transaction of 100 partitions
+    # spent a tenth of its time in reading its own markers as records.
+    if len(control_batch) == _MARKER.size:
+        fields = _MARKER.unpack_from(control_batch)
+        if (
+            fields[1] == _LENGTH
+            and fields[3] == 2
+            and not fields[5] & _CODEC
+            and fields[12] == 1
+            and fields[13] == _RECORD_FRONT
+            and fields[16] == _VALUE_FRONT
+            and not fields[19]
+        ):
+            kind = fields[15]
+            return Ending(_ENDS[kind], fields[18]) if 0 <= kind < len(_ENDS) else None
+    return ending_in_any(control_batch)
+
+
+def ending_in_any(control_batch: Buffer) -> Ending | None:
+    """The same of a batch of any form: a later Kafka may put more into a marker."""
     try:
         for record in records(control_batch):
             marker = parse_marker(record.key)
