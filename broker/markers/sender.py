@@ -89,22 +89,16 @@ class WriteHere(Protocol):
 class _Marker:
     """One marker on its way to one partition."""
 
-    __slots__ = ("failures", "is_alarmed", "is_over", "partition", "write")
+    __slots__ = ("end", "failures", "is_alarmed", "is_over", "partition", "write")
 
-    def __init__(self, write: MarkerWrite, partition: TopicPartition) -> None:
+    def __init__(self, write: MarkerWrite, end: TransactionEnd, partition: TopicPartition) -> None:
         self.write = write
+        self.end = end
         self.partition = partition
         self.failures = 0
         self.is_alarmed = False
         """A person was told of it."""
         self.is_over = False
-
-    @property
-    def end(self) -> TransactionEnd:
-        write = self.write
-        return TransactionEnd(
-            write.producer_id, write.producer_epoch, write.coordinator_epoch, write.is_commit
-        )
 
 
 class MarkerSender:
@@ -182,7 +176,10 @@ class MarkerSender:
 
     def send(self, write: MarkerWrite) -> None:
         """Have every partition of an ended transaction told."""
-        markers = dict.fromkeys(_Marker(write, partition) for partition in write.partitions)
+        end = TransactionEnd(
+            write.producer_id, write.producer_epoch, write.coordinator_epoch, write.is_commit
+        )
+        markers = dict.fromkeys(_Marker(write, end, partition) for partition in write.partitions)
         assert markers, "a transaction without partitions has nothing to tell"
         self._writes[write] = markers
         self._by_transaction_partition.setdefault(write.transaction_partition, {})[write] = None
