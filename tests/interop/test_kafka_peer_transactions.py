@@ -197,6 +197,17 @@ def stable_at(bootstrap: str, group: str, topic: str) -> int | None:
         return None
 
 
+def create(mixed: Mixed, topic: str, group: str, node: int) -> None:
+    """Have the topic with two partitions, and both topics of coordinators."""
+    Confluent().create_topic(mixed.bootstrap, topic, 2)
+    opening = RawTransactionalProducer(mixed.at(node), f"{topic}-opening")
+    opening.start()
+    opening.add(topic, 0)
+    opening.send_offsets(group, topic, {1: 1})
+    opening.end(is_commit=False)
+    await_state(mixed.at(node), opening.transactional_id, "CompleteAbort")
+
+
 @pytest.mark.parametrize(
     ("start", "first", "heir", "away"),
     [
@@ -217,15 +228,9 @@ def test_ends_that_one_kind_decided_are_carried_out_by_the_other(
 ) -> None:
     """T10.3: ``first`` decides while the leader of one partition is away, and is killed."""
     with start(tmp_path) as mixed:  # type: ignore[attr-defined]
-        Confluent().create_topic(mixed.bootstrap, topic, 2)
-        opening = RawTransactionalProducer(mixed.at(heir), f"{topic}-opening")
-        opening.start()
-        opening.add(topic, 0)
-        opening.send_offsets(group, topic, {1: 1})  # both topics of coordinators are there now
-        opening.end(is_commit=False)
-        await_state(mixed.at(heir), opening.transactional_id, "CompleteAbort")
+        create(mixed, topic, group, heir)
         mixed.give({(topic, 0): [heir], (topic, 1): [away]})
-        mixed.give({place: [first, heir] for place in STATE})
+        mixed.give(dict.fromkeys(STATE, [first, heir]))
 
         kept, gone = (
             RawTransactionalProducer(mixed.at(heir), f"{topic}-{name}") for name in ("kept", "gone")
@@ -259,7 +264,7 @@ def test_ends_that_one_kind_decided_are_carried_out_by_the_other(
         kept.add(topic, 0)
         transact(kept, topic, 0, b"second")
         mixed.revive(first)
-        mixed.give({place: [first, heir] for place in STATE})
+        mixed.give(dict.fromkeys(STATE, [first, heir]))
         kept.add(topic, 1)
         transact(kept, topic, 1, b"third")
         kept.end(is_commit=True)
@@ -280,7 +285,7 @@ def test_a_copy_goes_on_while_its_coordinators_move_between_kafka_and_us(
         try:
             copying.produce()
             copy_all(copying, copier)
-            mixed.give({place: [1, 3] for place in STATE})
+            mixed.give(dict.fromkeys(STATE, [1, 3]))
             for number in range(2 * MOVES):
                 copying.produce()
                 until_it_reads(copier, "open")
