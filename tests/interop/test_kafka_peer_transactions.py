@@ -108,6 +108,10 @@ class Mixed:
         for (name, index), nodes in plan.items():
             self.await_leader(name, index, nodes[0])
 
+    def coordinate(self, first: int, second: int) -> None:
+        """Have these two nodes keep what coordinators keep, and the first be the coordinator."""
+        self.give({place: [first, second] for place in STATE})
+
     def await_leader(self, topic: str, partition: int, node: int) -> None:
         """Return when the node leads the partition."""
         eventually(
@@ -230,7 +234,7 @@ def test_ends_that_one_kind_decided_are_carried_out_by_the_other(
     with start(tmp_path) as mixed:  # type: ignore[attr-defined]
         create(mixed, topic, group, heir)
         mixed.give({(topic, 0): [heir], (topic, 1): [away]})
-        mixed.give(dict.fromkeys(STATE, [first, heir]))
+        mixed.coordinate(first, heir)
 
         kept, gone = (
             RawTransactionalProducer(mixed.at(heir), f"{topic}-{name}") for name in ("kept", "gone")
@@ -264,7 +268,7 @@ def test_ends_that_one_kind_decided_are_carried_out_by_the_other(
         kept.add(topic, 0)
         transact(kept, topic, 0, b"second")
         mixed.revive(first)
-        mixed.give(dict.fromkeys(STATE, [first, heir]))
+        mixed.coordinate(first, heir)
         kept.add(topic, 1)
         transact(kept, topic, 1, b"third")
         kept.end(is_commit=True)
@@ -285,12 +289,11 @@ def test_a_copy_goes_on_while_its_coordinators_move_between_kafka_and_us(
         try:
             copying.produce()
             copy_all(copying, copier)
-            mixed.give(dict.fromkeys(STATE, [1, 3]))
+            mixed.coordinate(1, 3)
             for number in range(2 * MOVES):
                 copying.produce()
                 until_it_reads(copier, "open")
-                nodes = [1, 3] if number % 2 else [3, 1]
-                mixed.give(dict.fromkeys(STATE, nodes))
+                mixed.coordinate(*((1, 3) if number % 2 else (3, 1)))
                 copier.do("end")
                 eventually(lambda: copied(copier).is_committed, what="it commits again")
                 copy_all(copying, copier)
