@@ -31,7 +31,9 @@ TOPIC: Final = "transactions"
 PARTITIONS: Final = 100
 VALUE: Final = b"v" * 100
 RETRY_S: Final = 0.002
-"""After 51: the markers of the last transaction are on their way."""
+"""After 51: the markers of the last transaction are on their way. Twice as long each time."""
+RETRY_MAX_S: Final = 0.02
+"""As long as the Java client waits each time."""
 LIMIT_S: Final = 60.0
 _SIZE = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
@@ -74,6 +76,7 @@ class ProducerConnection(asyncio.Protocol):
         self._records = transaction_frames.records_of([VALUE])
         self._sequence = 0
         self._correlation = 0
+        self._pause_s = RETRY_S
         self._rest = b""
         self._answered: Callable[[bytes], None] = self._initialised
 
@@ -128,6 +131,7 @@ class ProducerConnection(asyncio.Protocol):
         elif code != NONE:
             self._fail("AddPartitionsToTxn", answer)
         else:
+            self._pause_s = RETRY_S
             # Every partition is in every transaction, so all have the same sequence.
             batch = self._producer.batch(self._sequence, self._records, 1)
             self._sequence += 1
@@ -153,7 +157,8 @@ class ProducerConnection(asyncio.Protocol):
     def _again(self, what: Callable[[], None]) -> None:
         """Later; a producer that is to stop has nothing open then."""
         if self.is_open:
-            asyncio.get_running_loop().call_later(RETRY_S, self._go_on, what)
+            asyncio.get_running_loop().call_later(self._pause_s, self._go_on, what)
+            self._pause_s = min(2 * self._pause_s, RETRY_MAX_S)
         else:
             self._transport.close()
 
