@@ -172,7 +172,8 @@ def fetched(answer: bytes) -> tuple[int, list[tuple[int, int, bytes]]]:
     at += 2 + 16 + 4 + max(0, aborted) * 16
     (size,) = struct.unpack_from(">i", answer, at)
     at += 4
-    end, batches = at + size, []
+    end = at + size
+    batches: list[tuple[int, int, bytes]] = []
     while at + 12 <= end:
         base, length = struct.unpack_from(">qi", answer, at)
         following = at + 12 + length

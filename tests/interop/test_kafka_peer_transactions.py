@@ -8,7 +8,8 @@ Source: docs/spec/transactions.md §3.2 and §3.4; docs/kafka-peers.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -129,7 +130,7 @@ def two_of_ours(directory: Path) -> Iterator[Mixed]:
         for number in (1, 2):
             node = cluster.node(number)
             address = f"{LOOPBACK}:{node.port}"
-            mixed.add(number, address, node.kill, lambda node=node: restart(node))  # type: ignore[misc]
+            mixed.add(number, address, node.kill, partial(restart, node))
         peer = kafka_peer(
             3, directory / "kafka", cluster.zookeeper, secret=cluster.secret, settings=SETTINGS
         )
@@ -159,7 +160,7 @@ def two_of_kafka(directory: Path) -> Iterator[Mixed]:
         Confluent().create_topic(peers[0].bootstrap, "first", 1)  # ours waits for a topic
         node = own_peer(3, directory / "ours", zookeeper.hosts, SETTINGS)
         stack.callback(node.stop)
-        mixed.add(3, node.address, node.kill, lambda: restart(node))
+        mixed.add(3, node.address, node.kill, partial(restart, node))
         mixed.tree.await_registered({1, 2, 3})
         yield mixed
 
@@ -222,7 +223,7 @@ def create(mixed: Mixed, topic: str, group: str, node: int) -> None:
     ],
 )
 def test_ends_that_one_kind_decided_are_carried_out_by_the_other(
-    start: Callable[[Path], Iterator[Mixed]],
+    start: Callable[[Path], AbstractContextManager[Mixed]],
     first: int,
     heir: int,
     away: int,
@@ -231,7 +232,7 @@ def test_ends_that_one_kind_decided_are_carried_out_by_the_other(
     tmp_path: Path,
 ) -> None:
     """T10.3: ``first`` decides while the leader of one partition is away, and is killed."""
-    with start(tmp_path) as mixed:  # type: ignore[attr-defined]
+    with start(tmp_path) as mixed:
         create(mixed, topic, group, heir)
         mixed.give({(topic, 0): [heir], (topic, 1): [away]})
         mixed.coordinate(first, heir)
