@@ -17,8 +17,8 @@ import pytest
 from tests.harness.confluent_client import Confluent
 from tests.harness.connect_worker import ConnectWorker
 from tests.harness.deployments import Deployment, create_topic
-from tests.harness.kafka_alone import values_shown
 from tests.harness.waiting import eventually
+from tests.interop.test_streams_exactly_once import committed
 
 PORTION: Final = 12_000
 BATCH: Final = 50
@@ -67,7 +67,7 @@ class Copied:
 
     def committed(self) -> list[bytes]:
         """What is in the topic by now."""
-        return values_shown(self._cluster.bootstrap, self._topic, 0, "read_committed")
+        return committed(self._cluster, self._topic, 0)
 
     def await_more_than(self, count: int) -> None:
         eventually(
