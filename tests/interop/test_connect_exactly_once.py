@@ -20,7 +20,7 @@ from tests.harness.deployments import Deployment, create_topic
 from tests.harness.waiting import eventually
 from tests.interop.test_streams_exactly_once import committed
 
-PORTION: Final = 12_000
+PORTION: Final = 4_000
 BATCH: Final = 50
 """Lines in a transaction."""
 KILLS: Final = 3
@@ -70,9 +70,13 @@ class Copied:
         return committed(self._cluster, self._topic, 0)
 
     def await_more_than(self, count: int) -> None:
-        eventually(
-            lambda: len(self.committed()) > count, within_s=STEP_S, what=f"more than {count} lines"
-        )
+        eventually(lambda: self._count() > count, within_s=STEP_S, what=f"more than {count} lines")
+
+    def await_all(self) -> None:
+        self.await_more_than(self._written - 1)
+
+    def _count(self) -> int:
+        return len(self.committed())
 
 
 def connector(topic: str, file: Path) -> dict[str, str]:
@@ -112,11 +116,7 @@ def test_a_source_connector_writes_each_line_once_though_its_workers_are_killed(
         busy = running_at(workers, topic)
         busy.kill()  # in the middle of its lines: it is given more than it can have written
         workers.remove(busy)
-    eventually(
-        lambda: len(copied.committed()) >= len(copied.lines),
-        within_s=STEP_S,
-        what="all lines",
-    )
+    copied.await_all()
     assert copied.committed() == copied.lines
 
 
