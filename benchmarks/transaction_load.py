@@ -23,7 +23,7 @@ from barnabas.console.development.ports import LOOPBACK
 from benchmarks import frames, transaction_frames
 from benchmarks.generator import CREATED
 from benchmarks.server_process import cpu_seconds
-from benchmarks.transaction_copy import CopyJob, measure_copy
+from benchmarks.transaction_copy import GROUP, CopyJob, measure_copy
 from benchmarks.transaction_frames import CONCURRENT_TRANSACTIONS, NONE, Producer
 from benchmarks.transaction_link import Link, WrongAnswer, until
 
@@ -251,6 +251,7 @@ async def prepare(port: int) -> None:
     """Create the topics; return when a transaction with all partitions went through."""
     create = [frames.create_topic(name, count) for name, count in topics()]
     found = transaction_frames.find_transaction_coordinator("load-00")
+    group = frames.find_coordinator(GROUP)  # which has Kafka create the topic of offsets
 
     async def is_ready() -> bool:
         async with Link(port) as link:
@@ -258,6 +259,8 @@ async def prepare(port: int) -> None:
                 if frames.create_topic_error(await link.call(request)) not in CREATED:
                     return False
             if transaction_frames.found_code(await link.call(found)):
+                return False
+            if frames.find_coordinator_error(await link.call(group)):
                 return False
             answer = await link.call(transaction_frames.list_ends(TOPIC, PARTITIONS))
             if transaction_frames.listed_ends(answer, PARTITIONS) is None:
