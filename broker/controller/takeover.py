@@ -7,7 +7,8 @@ Kafka's onControllerFailover. The order matters:
     3  bind the voters to what is known of the nodes, before any node hears of this controller
     4  UpdateMetadata to all: a node must know its leaders' addresses before LeaderAndIsr names
        them, or its followers never start (KAFKA-4443)
-    5  LeaderAndIsr with the states as they are, then replicas of dead nodes leave their ISRs
+    5  LeaderAndIsr with the states as they are, then replicas of dead nodes leave their ISRs, and
+       those of restarted nodes, where others are left
     6  elections for partitions that are new, or whose leader is gone or was restarted
     7  what a predecessor left half done: reassignments, deletions, preferred leaders
 
@@ -19,9 +20,10 @@ Source: docs/spec/cluster.md §2.3; docs/spec/cluster.md §6, pitfall 26, for re
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from .context import Partition
+from .context import Partition, Replica
 from .state_transitions import PartitionStatus, ReplicaStatus
 
 if TYPE_CHECKING:
@@ -63,8 +65,10 @@ class Takeover:
         batch.publish_all()
         batch.send()
         restarted = self._restarted()
-        await self._place_replicas(restarted)
+        shortened = self._perhaps_shortened()
+        await self._place_replicas(restarted, shortened)
         self._place_partitions(restarted)
+        self._term.replicas.become(shortened, ReplicaStatus.ONLINE, batch)
         await self._term.partitions.elect_missing_leaders(batch)
         self._elect_when_leases_are_over()
         batch.inform()
@@ -107,7 +111,27 @@ class Takeover:
             and self._context.nodes[state.leader].epoch > state.mzxid
         }
 
-    async def _place_replicas(self, restarted: set[Partition]) -> None:
+    def _perhaps_shortened(self) -> list[Replica]:
+        """In-sync replicas of nodes that registered after the in-sync set was written.
+
+        A power cut may have taken the end of their logs, and no controller was there to see them
+        go. Elected again, such a leader would have all others cut off what was acknowledged; a
+        follower would, once its leader is lost. So they leave the set, as when a controller sees
+        them go, and return when they have caught up. Where all in-sync nodes that live were
+        restarted nobody knows better, and the set stays.
+        """
+        found: list[Replica] = []
+        nodes = self._context.nodes
+        for (topic, index), state in self._context.leaders.items():
+            here = [node for node in state.isr if node in nodes]
+            again = [node for node in here if nodes[node].epoch > state.mzxid]
+            if len(again) < len(here) and topic not in self._context.deleting:
+                found += [(topic, index, node) for node in again]
+        return found
+
+    async def _place_replicas(
+        self, restarted: set[Partition], shortened: Collection[Replica]
+    ) -> None:
         batch = self._term.batch()
         replicas = self._context.replicas_of(self._context.all_partitions())
         dead = [replica for replica in replicas if replica[2] not in self._context.nodes]
@@ -120,7 +144,8 @@ class Takeover:
             # From where it may go offline, and where a deletion of its topic waits for its node.
             self._context.replicas[replica] = ReplicaStatus.DELETION_INELIGIBLE
         batch.send()
-        await self._term.replicas.go_offline(self._term.without_deleting_topics(dead), batch)
+        gone = [*self._term.without_deleting_topics(dead), *shortened]
+        await self._term.replicas.go_offline(gone, batch)
         batch.send()
 
     def _place_partitions(self, restarted: set[Partition]) -> None:

@@ -37,6 +37,8 @@ GROUP = "g"
 TOPIC = "orders"
 PARTITIONS = 4
 SESSION_MS = 3_000
+REBALANCE_S = 15
+"""Whoever gives partitions up commits first: a coordinator that was killed is away for 6 s."""
 COMMIT_MS = 700
 
 
@@ -151,6 +153,7 @@ class Consumer:
             auto_offset_reset="smallest",
             auto_commit_interval_ms=COMMIT_MS,
             rebalance_backoff_ms=1_000,
+            rebalance_max_retries=REBALANCE_S,
             offsets_channel_backoff_ms=300,
             fetch_wait_max_ms=500,
             **self._settings,

@@ -156,6 +156,8 @@ class SimZooKeeper:
         raise ConnectionLost("simulated: there is no other way in")
 
     async def close(self) -> None:
+        if self._is_closed:
+            return  # it died, and the servers are not told that it did
         self._is_closed = True
         self._ensemble.end(self.session_id)
         self.on_state.clear()

@@ -18,12 +18,8 @@ from barnabas.protocol.messages import add_partitions_to_txn
 from tests.harness.seeds import seeds
 from tests.sim.cluster import SESSION_MS, Cluster, Machine, eventually, simulated_cluster
 from tests.sim.test_transactions import SETTINGS, TOPIC, begun, created
-from tests.sim.transactional_producers import (
-    TransactionalProducer,
-    added_codes,
-    adding,
-    ending,
-)
+from tests.sim.transactional_client import added_codes, adding, ending
+from tests.sim.transactional_producers import TransactionalProducer
 
 PARTITIONS = [(TOPIC, 0)]
 PATIENCE_S = 2.0

@@ -226,8 +226,8 @@ def contents(machine: Machine) -> bytes:
     return bytes(data)
 
 
-async def inject_fault(cluster: Cluster, machine: Machine) -> None:
-    """One accident of one machine, and its end."""
+async def inject_fault(cluster: Cluster, machine: Machine) -> str:
+    """One accident of one machine, and its end; returns which it was."""
     rng = cluster.loop.random
     kind = rng.choice(("kill", "power", "freeze", "cut", "stop"))
     others = [other for other in cluster.machines.values() if other is not machine]
@@ -248,6 +248,12 @@ async def inject_fault(cluster: Cluster, machine: Machine) -> None:
         await machine.stop()
         await asyncio.sleep(pause)
         await machine.start()
+    return kind
+
+
+async def inject_one(cluster: Cluster, machine: Machine) -> None:
+    """The same as a numbered fault."""
+    await inject_fault(cluster, machine)
 
 
 InjectFaults = Callable[[Cluster], Awaitable[None]]
@@ -258,7 +264,7 @@ async def one_by_one(cluster: Cluster) -> None:
     for _ in range(ROUNDS):
         await asyncio.sleep(cluster.loop.random.uniform(0.1, 1.5))
         machine = cluster.machines[cluster.loop.random.choice(NODES)]
-        await inject(machine.name, partial(inject_fault, cluster, machine))
+        await inject(machine.name, partial(inject_one, cluster, machine))
         await eventually(lambda: in_sync(cluster))
 
 

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pytest
 
+from barnabas.coordinator.ports import TRANSACTION_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import create_topics
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.control import Marker, parse_marker
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.sim.cluster import NODES, Cluster, Machine, eventually, simulated_cluster
 from tests.sim.numbered_faults import inject
 from tests.sim.test_replication import InjectFaults, inject_fault, start_later
-from tests.sim.transactional_producers import GaveUp, Outcome, Transaction, TransactionalProducer
+from tests.sim.transactional_client import GaveUp, TransactionalClient
+from tests.sim.transactional_producers import Outcome, Transaction, TransactionalProducer
 
 TOPIC = "t"
 PARTITIONS = [(TOPIC, index) for index in range(3)]
@@ -38,30 +41,36 @@ SETTINGS = {
 }
 
 
-async def created(cluster: Cluster) -> None:
-    topic = create_topics.Topic(
-        name=TOPIC,
-        num_partitions=len(PARTITIONS),
-        replication_factor=len(NODES),
-        configs=[create_topics.Config(name="min.insync.replicas", value="2")],
-    )
-    request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=5000)
+async def created(cluster: Cluster, *topics: tuple[str, int]) -> None:
+    """Topics with so many partitions; the one of this file if none is named."""
+    wanted = [
+        create_topics.Topic(
+            name=name,
+            num_partitions=count,
+            replication_factor=len(NODES),
+            configs=[create_topics.Config(name="min.insync.replicas", value="2")],
+        )
+        for name, count in topics or [(TOPIC, len(PARTITIONS))]
+    ]
+    request = create_topics.CreateTopicsRequest(topics=wanted, timeout_ms=5000)
 
     async def ask() -> bool | None:
         for node in NODES:
             answer = await cluster.ask(node, request, 5)
             if answer is not None:
-                code = answer.topics[0].error_code
-                if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                codes = {one.error_code for one in answer.topics}
+                if codes <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
                     return True
         return None
 
     await eventually(ask)
 
 
-async def settled(cluster: Cluster) -> bool | None:
+async def settled(
+    cluster: Cluster, partitions: Iterable[tuple[str, int]] = PARTITIONS
+) -> bool | None:
     """True once every replica of every partition is alike, and no transaction is open in any."""
-    for topic, index in PARTITIONS:
+    for topic, index in partitions:
         found = [machine.partition(topic, index) for machine in cluster.machines.values()]
         held = [one for one in found if one is not None]
         led = [one for one in held if one.is_leader]
@@ -143,7 +152,7 @@ def compare(cluster: Cluster, transactions: Sequence[Transaction]) -> None:
         check(transaction, found[name])
 
 
-async def begun(producer: TransactionalProducer) -> bool | None:
+async def begun(producer: TransactionalClient) -> bool | None:
     try:
         await producer.begin_anew()
     except GaveUp:
@@ -151,12 +160,31 @@ async def begun(producer: TransactionalProducer) -> bool | None:
     return True
 
 
+async def in_sync(cluster: Cluster) -> bool | None:
+    """True once every node is in every set that stands in ZooKeeper."""
+    for topic, count in (
+        (TOPIC, len(PARTITIONS)),
+        (TRANSACTION_TOPIC, int(SETTINGS["transaction_state_log_num_partitions"])),
+    ):
+        for index in range(count):
+            data, _ = cluster.ensemble.tree.get(znodes.partition_state_path(topic, index), None)
+            if len(znodes.PartitionState.from_json(data).isr) < len(NODES):
+                return None
+    return True
+
+
+async def hurt(cluster: Cluster, machine: Machine) -> None:
+    """One accident; after a power cut, what was not flushed is on one machine less."""
+    if await inject_fault(cluster, machine) == "power":
+        await eventually(partial(in_sync, cluster))
+
+
 async def one_by_one(cluster: Cluster) -> None:
     """Accidents of one machine at a time, some before the last one has healed."""
     for _ in range(ROUNDS):
         await asyncio.sleep(cluster.loop.random.uniform(0.1, 1.5))
         machine = cluster.machines[cluster.loop.random.choice(NODES)]
-        await inject(machine.name, partial(inject_fault, cluster, machine))
+        await inject(machine.name, partial(hurt, cluster, machine))
 
 
 async def all_at_once(cluster: Cluster) -> None:
