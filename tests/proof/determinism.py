@@ -24,6 +24,7 @@ SIMULATIONS: Final = (
     "controllers",
     "commits",
     "transactions",
+    "copies",
     "replication",
     "power-cut",
     "power-cut-of-all",

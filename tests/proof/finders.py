@@ -24,6 +24,7 @@ from tests.sim import (
     test_failing_disk,
     test_replicated_commits,
     test_replication,
+    test_transactional_copies,
     test_transactions,
 )
 from tests.sim import test_duplicate_node_id as test_twin
@@ -108,6 +109,7 @@ FINDERS: Final[dict[str, Finder]] = {
     "compacted-offsets": test_compaction.simulate,
     "commits": test_replicated_commits.simulate,
     "transactions": test_transactions.simulate,
+    "copies": test_transactional_copies.simulate,
     "controllers": test_controllers.run,
     "twin": test_twin.simulate,
     "failing-disk": test_failing_disk.simulate,

@@ -6,12 +6,14 @@ Source: docs/spec/reliability.md §5 (the sabotage matrix).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any, Final
 
 from barnabas.client.zookeeper.interface import Create, Delete, Set
 from barnabas.coordinator.offset_fetch import refused
+from barnabas.coordinator.transactions.transaction_end import EndCause
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.walk import Entry
 from barnabas.protocol.zookeeper import znodes
@@ -24,6 +26,9 @@ _STATUS: Final = 16
 """Where the state is in a value of the transaction log of version 0."""
 _PREPARE_COMMIT: Final = 2
 _PREPARE_ABORT: Final = 3
+
+LOST_EVERY: Final = 7
+"""Of the markers that come to a node."""
 
 
 def _told_at_once(original: Any) -> Any:
@@ -210,6 +215,62 @@ def _taken_over_as_aborted(original: Any) -> Any:
     return loaded
 
 
+def _some_are_lost(original: Any) -> Any:
+    count = itertools.count(1)
+
+    def write(self: Any, topic: str, index: int, end: Any, on_written: Any) -> None:
+        if next(count) % LOST_EVERY:
+            original(self, topic, index, end, on_written)
+        else:
+            self._loop.call_soon(on_written, ErrorCode.NONE)
+
+    return write
+
+
+def _complete_with_the_first(original: Any) -> Any:
+    def on_written(self: Any, completion: Any, partition: Any, code: ErrorCode) -> None:
+        if completion.is_current and not code and partition in completion.unwritten:
+            completion.unwritten = {partition: None}
+        original(self, completion, partition, code)
+
+    return on_written
+
+
+def _answered_first(original: Any) -> Any:
+    def decide(self: Any, transaction: Any, cause: EndCause, on_done: Any) -> None:
+        if cause is not EndCause.COMMITTED:
+            original(self, transaction, cause, on_done)
+            return
+        on_done(ErrorCode.NONE)
+        original(self, transaction, cause, lambda code: None)
+
+    return decide
+
+
+def _all_is_stable(original: property) -> property:
+    return property(lambda self: self.high_watermark)
+
+
+def _served_when_staged_in_a_transaction(original: Any) -> Any:
+    def stage(
+        self: Any, producer_id: int, partition: Any, commit: Any, high_watermark: int
+    ) -> None:
+        original(self, producer_id, partition, commit, high_watermark)
+        self.committed[partition] = commit
+
+    return stage
+
+
+def _any_producer_epoch(original: Any) -> Any:
+    def identity_problem(transaction: Any, producer_id: int, producer_epoch: int) -> ErrorCode:
+        if transaction is not None:
+            producer_epoch = transaction.metadata.producer_epoch
+        code: ErrorCode = original(transaction, producer_id, producer_epoch)
+        return code
+
+    return identity_problem
+
+
 def _one(
     name: str, breaks: str, finder: str, place: str, broken: Callable[[Any], Any]
 ) -> PlantedBug:
@@ -339,16 +400,58 @@ PLANTED_BUGS: Final = (
     _one(
         "one-marker-of-many",
         "A transaction is complete when the first of its partitions has the marker.",
-        "transactions",
+        "copies",
         "broker.markers.sender:MarkerSender.send",
         _one_marker_of_many,
     ),
     _one(
         "takeover-aborts",
         "A coordinator that takes over aborts what its predecessor decided to commit.",
-        "transactions",
+        "copies",
         "coordinator.transactions.service:TransactionCoordinator._on_loaded",
         _taken_over_as_aborted,
+    ),
+    _one(
+        "marker-lost",
+        "A leader answers NONE for some markers that it has not written.",
+        "copies",
+        "broker.markers.receiver:MarkerWriter.write",
+        _some_are_lost,
+    ),
+    _one(
+        "complete-before-all-markers",
+        "A transaction is complete, and its next one begins, when one of its markers is written.",
+        "copies",
+        "coordinator.transactions.completion:Completions._on_written",
+        _complete_with_the_first,
+    ),
+    _one(
+        "answered-before-committed",
+        "EndTxn is answered when PrepareCommit is about to be appended, not when it is committed.",
+        "copies",
+        "coordinator.transactions.transaction_end:TransactionEnd.decide",
+        _answered_first,
+    ),
+    _one(
+        "stable-offset-too-high",
+        "The last stable offset is the high watermark, whatever is open.",
+        "copies",
+        "broker.replication.partition:Partition.last_stable_offset",
+        _all_is_stable,
+    ),
+    _one(
+        "pending-offset-visible",
+        "An offset that a transaction commits is served before the transaction is.",
+        "copies",
+        "coordinator.offsets:Offsets.stage_in_transaction",
+        _served_when_staged_in_a_transaction,
+    ),
+    _one(
+        "zombies-not-fenced",
+        "The transaction coordinator does not look at the epochs of producers.",
+        "copies",
+        "coordinator.transactions.verification:identity_problem",
+        _any_producer_epoch,
     ),
 )
 

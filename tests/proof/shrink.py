@@ -24,7 +24,14 @@ from tests.sim.numbered_faults import only_faults
 from .finders import FINDERS, found_by
 from .planting import planted
 
-SHRINKABLE: Final = ("replication", "power-cut-of-all", "commits", "transactions", "controllers")
+SHRINKABLE: Final = (
+    "replication",
+    "power-cut-of-all",
+    "commits",
+    "transactions",
+    "copies",
+    "controllers",
+)
 """The simulations whose faults are numbered."""
 
 Fails = Callable[[Collection[int]], bool]

@@ -95,6 +95,10 @@ class Machine:
 
     async def kill(self, *, with_power_cut: bool = False) -> None:
         """The process ends here and now; its session ends when it times out."""
+        await asyncio.wait({self.end_now(with_power_cut=with_power_cut)})
+
+    def end_now(self, *, with_power_cut: bool = False) -> asyncio.Task[None]:
+        """The same, in the midst of whatever it does; what it still does has no effect."""
         task, self._task = self._task, None
         assert task is not None
         disk, rng = self.disk, self.cluster.loop.random
@@ -103,7 +107,7 @@ class Machine:
         self.session.crash()
         self.node = None
         task.cancel()
-        await asyncio.wait({task})
+        return task
 
     async def stop(self) -> None:
         """SIGTERM."""
