@@ -67,8 +67,14 @@ def test_a_million_records_are_copied_once_in_a_hundred_rounds() -> None:
     with Cluster(3, settings=OWN_SETTINGS) as cluster:
         rounds = schedule(100, SEED, ALL_FAULTS)
         hurt = NodeFaults(cluster, SEED)
-        report = asyncio.run(
-            run(cluster, hurt, rounds, seed=SEED, records=1_000_000, tell=tell, patience_s=3_600)
+        work = run(
+            *(cluster, hurt, rounds),
+            seed=SEED,
+            records=1_000_000,
+            batch=500,
+            tell=tell,
+            patience_s=3_600,
         )
+        report = asyncio.run(work)
         is_clean(report)
-        assert set(report.faults) == {fault.value for fault in ALL_FAULTS}
+        assert report.faults.keys() >= {fault.value for fault in ALL_FAULTS}

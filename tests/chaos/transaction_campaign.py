@@ -1,6 +1,7 @@
 """Transactional copy jobs of three client libraries under faults, and the verdict on all they did.
 
-    python -m tests.chaos.transaction_campaign [--rounds 12] [--seed 1] [--records 20000] [--kafka]
+    python -m tests.chaos.transaction_campaign [--rounds 12] [--seed 1] [--records 20000]
+        [--batch 100] [--kafka]
 
 copies records from one topic to a second and on to a third while jobs, nodes and ZooKeeper are
 hurt, then judges the history (tests/transactions/checker.py); ends with 1 when anything is amiss.
@@ -53,9 +54,12 @@ SETTINGS: Final = {
 }
 OWN_SETTINGS: Final = {**SETTINGS, "min.insync.replicas": "2"}
 """For three nodes of ours, one of which may be dead."""
-BACKLOG: Final = 3_000
-"""So many records at most wait to be copied."""
+BACKLOG: Final = 30
+"""So many transactions' worth of records at most waits to be copied."""
+BATCH: Final = 100
+"""Records in a transaction, at most."""
 CHUNK: Final = 500
+"""Records that are written at once, and are copied between two faults, at least."""
 PATIENCE_S: Final = 240.0
 REST_S: Final = 60.0
 """By then every time-out of a transaction is over."""
@@ -122,8 +126,11 @@ SLOTS: Final = (
 class Jobs:
     """The processes, one a slot; who ends is followed by another instance."""
 
-    def __init__(self, bootstrap: str, folder: Path, slots: Sequence[Slot] = SLOTS) -> None:
+    def __init__(
+        self, bootstrap: str, folder: Path, slots: Sequence[Slot] = SLOTS, batch: int = BATCH
+    ) -> None:
         self.slots = slots
+        self.batch = batch
         self.findings: list[str] = []
         self.instances: Counter[int] = Counter()
         self.hung = 0
@@ -197,6 +204,7 @@ class Jobs:
             producer=f"{slot.kind}-{number}",
             instance=instance,
             journal=str(self._journal(number, instance)),
+            batch=self.batch,
         )
         command = [
             sys.executable,
@@ -271,6 +279,7 @@ class Campaign:
         self._jobs = jobs
         self._hurt = faults
         self._random = Random(seed)
+        self._began = time.monotonic()
         self._fed = 0
         self._is_fed = asyncio.Event()
         self._is_over = asyncio.Event()
@@ -285,9 +294,10 @@ class Campaign:
             tasks.create_task(self._read())
             tasks.create_task(self._look_at_offsets())
             tasks.create_task(self._keep_running())
+            share = max(CHUNK, records // (len(rounds) + 1))  # faults all the way, not at first
             for fault in rounds:
-                await self._await_copies(self.report.copied + CHUNK)
-                tell(f"{self.report.copied} copied; {fault.value}")
+                await self._await_copies(self.report.copied + share)
+                tell(f"{self.report.copied} copied after {self._seconds()} s; {fault.value}")
                 self.report.faults[fault.value] += 1
                 await self._round(fault)
             await self._await_copies(records)
@@ -295,7 +305,11 @@ class Campaign:
             await self._await_copies(None)
             self._is_over.set()
         await asyncio.to_thread(self._jobs.stop)
+        tell(f"{self.report.copied} copied after {self._seconds()} s; now the verdict")
         return await self._verdict()
+
+    def _seconds(self) -> int:
+        return round(time.monotonic() - self._began)
 
     async def _round(self, fault: Fault) -> None:
         if fault not in JOB_FAULTS:
@@ -327,7 +341,7 @@ class Campaign:
     async def _feed(self) -> None:
         async with Producer(self._bootstrap) as producer:
             while not self._is_fed.is_set():
-                if self._fed - self.report.copied > BACKLOG:
+                if self._fed - self.report.copied > BACKLOG * self._jobs.batch:
                     await asyncio.sleep(POLL_S)
                     continue
                 for number in range(self._fed, self._fed + CHUNK):
@@ -453,12 +467,13 @@ async def run(
     records: int,
     tell: Tell,
     slots: Sequence[Slot] = SLOTS,
+    batch: int = BATCH,
     patience_s: float = PATIENCE_S,
 ) -> Report:
     """A whole run on a cluster that is up; whoever waits does so for ``patience_s`` at most."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="copies-")))
-        jobs = Jobs(server.bootstrap, folder, slots)
+        jobs = Jobs(server.bootstrap, folder, slots, batch)
         stack.callback(jobs.stop)
         config = ClientConfig(api_timeout_ms=120_000, request_timeout_ms=5_000)
         admin = await stack.enter_async_context(Admin.of(server.bootstrap, config))
@@ -489,28 +504,35 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--records", type=int, default=20_000, help="copy so many at least")
+    parser.add_argument("--batch", type=int, default=BATCH, help="records in a transaction")
+    parser.add_argument("--patience", type=float, default=PATIENCE_S, help="seconds of any wait")
     parser.add_argument("--kafka", action="store_true", help="a node of Apache Kafka")
     given = parser.parse_args()
 
     def tell(line: str) -> None:
         print(line, flush=True)  # noqa: T201 - the command's output
 
+    sizes: dict[str, Any] = {
+        "seed": given.seed,
+        "records": given.records,
+        "batch": given.batch,
+        "tell": tell,
+        "patience_s": given.patience,
+    }
     if given.kafka:
         from tests.harness.deployments import KafkaCluster
 
         kafka = KafkaCluster(1, SETTINGS)
         try:
             rounds = schedule(given.rounds, given.seed, JOB_FAULTS)
-            work = run(kafka, _none, rounds, seed=given.seed, records=given.records, tell=tell)
-            report = asyncio.run(work)
+            report = asyncio.run(run(kafka, _none, rounds, **sizes))
         finally:
             kafka.stop()
     else:
         with Cluster(3, settings=OWN_SETTINGS) as cluster:
             rounds = schedule(given.rounds, given.seed, ALL_FAULTS)
             hurt = NodeFaults(cluster, given.seed)
-            work = run(cluster, hurt, rounds, seed=given.seed, records=given.records, tell=tell)
-            report = asyncio.run(work)
+            report = asyncio.run(run(cluster, hurt, rounds, **sizes))
     tell(str(report))
     for text in report.told():
         tell(text)

@@ -6,7 +6,7 @@
 While they are watched, what passes through the log of the transaction coordinator and through its
 way to the markers is looked at; the shipped code knows nothing of it. The next commit that comes to
 the moment that is aimed at calls ``strike``, inside of the turn in which it comes to it.
-Source: docs/spec/transactions.md §2.6, §3.2 and §3.4 (checks T3.1 and T8.21: every crash point).
+Source: docs/spec/transactions.md §2.6, §3.2 and §3.4 (check T3.1), §8 (T8.21: every crash point).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Coordinators are killed, replaced and left without ZooKeeper at the very moments that decide a
 commit (fault_points.py), producers die with them, and others that were taken for dead go on.
 The history is judged by the checker of tests/transactions.
-Source: docs/spec/transactions.md §2.6, §3.2, §3.4 and §4; checks T3.1, T3.2, T3.10 and T8.21.
+Source: docs/spec/transactions.md §2.6, §3.2, §3.4, §4 and §8 (T8.21); checks T3.1, T3.2 and T3.10.
 """
 
 from __future__ import annotations
