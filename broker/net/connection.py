@@ -195,7 +195,9 @@ class Connection(asyncio.Protocol):
                 self._transport.get_extra_info("ssl_object")
             )
         except NoPrincipal as problem:
-            self._log_rejection(str(problem))
+            self._listener.limits.rejection_log.connection_rejected(
+                self.host, problem.reason, problem.detail
+            )
             self._transport.abort()
             return False
         return True

@@ -105,7 +105,7 @@ class Listener:
         assert self.tls is not None, "only TLS has certificates"
         principal = self.tls.principal(link)
         if self._node_principals is not None and principal not in self._node_principals:
-            raise NoPrincipal(f"{principal} is none of cluster.node.principals")
+            raise NoPrincipal("is none of cluster.node.principals", principal)
         return principal
 
     def _memory_is_scarce(self) -> None:

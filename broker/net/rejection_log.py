@@ -48,15 +48,19 @@ class RejectionLog:
         self._began_s = 0.0
         self._lines = self._suppressed = 0
 
-    def connection_rejected(self, host: str, reason: str) -> None:
-        """Log at INFO why a connection is closed, unless ``host`` was told so before."""
+    def connection_rejected(self, host: str, reason: str, detail: str = "") -> None:
+        """Log at INFO why a connection is closed, unless ``host`` was told so before.
+
+        ``detail`` is for the log alone: names that peers bring are no label of a metric.
+        """
         is_counted = reason in self.connections or len(self.connections) < REASONS_MAX
         self.connections[reason if is_counted else OTHER_REASON] += 1
-        is_new = (host, reason) not in self._logged and len(self._logged) < KINDS_MAX
+        told = f"{reason}: {detail[:TEXT_MAX]}" if detail else reason
+        is_new = (host, told) not in self._logged and len(self._logged) < KINDS_MAX
         if is_new:
-            self._logged.add((host, reason))
+            self._logged.add((host, told))
         level = logging.INFO if is_new else logging.DEBUG
-        log.log(level, "closed connection host=%s reason=%.200r", host, reason)
+        log.log(level, "closed connection host=%s reason=%.300r", host, told)
 
     def request_rejected(self, host: str, problem: CorruptRequest, now_s: float) -> None:
         """Log at WARNING that a connection is closed for what came on it, and how often by now.

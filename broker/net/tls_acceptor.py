@@ -70,6 +70,8 @@ class _Entrant:
     connection: Connection | None = None
     is_handed_over: bool = False
     """The socket is the loop's to close."""
+    detail: str = ""
+    """What a handshake failed of."""
 
 
 class TlsAcceptor:
@@ -181,7 +183,7 @@ class TlsAcceptor:
         problem = problem or await self._shake_hands(entrant, ends)
         self._listener.tls_handshakes["failed" if problem else "done"] += 1
         if problem:
-            self._reject(entrant.host, problem)
+            self._reject(entrant.host, problem, entrant.detail)
 
     async def _await_turn(self, link: socket.socket, ends: float, wait_s: float) -> str:
         """Why no handshake is begun; nothing when it may begin."""
@@ -192,7 +194,8 @@ class TlsAcceptor:
         except TimeoutError:
             return "no TLS handshake in time"
         except OSError as error:
-            return f"left before its TLS handshake: {error.strerror}"
+            log.debug("left before its TLS handshake: %r", error)
+            return "left before its TLS handshake"
 
     async def _turn(self, ends: float) -> str:
         left_s = self._left_s(ends)
@@ -221,7 +224,8 @@ class TlsAcceptor:
         except ConnectionAbortedError:
             return "TLS handshake not ended in time"
         except OSError as error:  # ssl.SSLError is one
-            return f"TLS handshake failed: {describe_failure(error)}"
+            entrant.detail = describe_failure(error)
+            return "TLS handshake failed"
         return ""
 
     async def _hello(self, link: socket.socket) -> str:
@@ -250,8 +254,8 @@ class TlsAcceptor:
     def _left_s(self, ends: float) -> float:
         return max(ends - self._loop.time(), SPACING_S)
 
-    def _reject(self, host: str, reason: str) -> None:
-        self._listener.limits.rejection_log.connection_rejected(host, reason)
+    def _reject(self, host: str, reason: str, detail: str = "") -> None:
+        self._listener.limits.rejection_log.connection_rejected(host, reason, detail)
 
 
 def _wake(future: asyncio.Future[None]) -> None:

@@ -38,7 +38,12 @@ _PRIVATE: Final = 0o077
 
 
 class NoPrincipal(Exception):  # noqa: N818 - what was found
-    """A peer's certificate stands for no user here; the text says why."""
+    """A peer's certificate stands for no user here; ``detail`` may be what the peer is called."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +190,15 @@ class ListenerTls:
         try:
             name = distinguished_name(read_certificate(der).subject)
         except ValueError as error:
-            raise NoPrincipal(f"its certificate cannot be read: {error}") from None
+            raise NoPrincipal("its certificate cannot be read", str(error)) from None
         if len(name) > NAME_CHARACTERS_MAX:
-            raise NoPrincipal("the name in its certificate is too long")
+            raise NoPrincipal("the name in its certificate is too long", name)
         user = self._contexts.mapping.user(name)
         if user is None:
-            raise NoPrincipal(f"no rule of ssl.principal.mapping.rules matches {name}")
+            raise NoPrincipal("no rule of ssl.principal.mapping.rules matches", name)
         # A user of these names would mean everybody in an ACL, or could not be told in a log.
         if user in ("", "*") or not user.isprintable():
-            raise NoPrincipal(f"its certificate stands for the user {user!r}")
+            raise NoPrincipal("its certificate stands for nobody", repr(user))
         return f"User:{user}"
 
     def _tell(self) -> None:

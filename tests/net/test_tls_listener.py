@@ -17,6 +17,8 @@ from barnabas.broker.net import connection_timeouts, tls_acceptor
 from barnabas.broker.net.connection_quotas import ConnectionQuotas
 from barnabas.broker.net.limits import STALL_S
 from barnabas.broker.net.tls_acceptor import SPACING_S, HandshakePace
+from barnabas.broker.quota.ip_connection_rates import IpConnectionRates
+from barnabas.broker.quota.rate import Windows
 from barnabas.broker.security.ssl_contexts import ListenerTls
 from barnabas.broker.settings.listener_quotas import UNLIMITED, ListenerQuota
 from barnabas.broker.settings.node_config import NetworkSettings
@@ -197,6 +199,38 @@ async def test_a_certificate_that_stands_for_nobody_is_refused(
     node = await start(tls=world.tls("required", **settings))
     await refused(node, world.client("right"))
     assert node.toys.seen == []
+
+
+async def test_names_in_certificates_are_told_in_the_log_and_are_no_labels_of_metrics(
+    start: Start, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S77: a stranger could make as many labels as certificates."""
+    node = await start(tls=world.tls("required", principal_mapping_rules="RULE:^CN=bob.*$/bob/"))
+    with caplog.at_level("INFO"):
+        await refused(node, world.client("right"))
+        await refused(node, world.client("foreign"))
+    assert "no rule of ssl.principal.mapping.rules matches: CN=alice,C=US" in caplog.text
+    assert "TLS handshake failed: certificate refused: " in caplog.text
+    assert dict(node.limits.rejection_log.connections) == {
+        "no rule of ssl.principal.mapping.rules matches": 1,
+        "TLS handshake failed": 1,
+    }
+
+
+async def test_above_the_rate_of_its_address_a_peer_is_closed_without_a_handshake(
+    start: Start, world: World, bare: Any
+) -> None:
+    """S64."""
+    node = await start(tls=world.tls())
+    # A window of one millisecond is the longest wait.
+    node.limits.connection_quotas.address_rates = rates = IpConnectionRates(Windows(11, 0.001))
+    rates.replace({"127.0.0.1": 1e-9})
+    assert await ended(bare(node.listener.port)) == b""
+    await until(lambda: nobody_is_left(node))
+    rates.replace({})
+    client = await node.connect(world.client())
+    await client.ask(*LIST)
+    assert node.listener.tls_handshakes == {"done": 1}
 
 
 async def test_where_nodes_meet_a_certificate_alone_makes_no_node(
