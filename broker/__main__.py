@@ -26,7 +26,13 @@ from barnabas.protocol.settings import ConfigError
 from . import daemon
 from .runtime import gc_tuning, thread_switching
 from .settings.node_config import NodeConfig, load
-from .settings.properties import from_assignments, from_environment, parse_properties, variables
+from .settings.properties import (
+    from_assignments,
+    from_environment,
+    parse_properties,
+    unread_files,
+    variables,
+)
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +65,7 @@ def main(
     except OSError as error:
         sys.stderr.write(f"barnabas: {describe_os_error(error)}\n")
         return MISUSED
-    for warning in config.warnings:
+    for warning in (*config.warnings, *unread_files(os.environ)):
         log.warning("%s", warning)
     thread_switching.shorten_switch_interval()
     raise_limit()

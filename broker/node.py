@@ -1,6 +1,7 @@
 """The parts of one node, put together: what is made in which order, and who is told of what.
 
-No rule lives here; each is in the part that it belongs to.
+No rule lives here; each is in the part that it belongs to. One idea, though long: whoever looks for
+what is made of what, and in which order, finds all of it in one place.
 """
 
 from __future__ import annotations
@@ -59,8 +60,7 @@ from .replication.replica_fetcher_manager import ReplicaFetcherManager
 from .replication.replica_manager import ReplicaManager
 from .replication.stray_replicas import StrayReplicas
 from .runtime.latency import Latency
-from .security.inter_broker_client import dialer
-from .security.node_tls import NodeTls
+from .security.node_security import NodeSecurity
 from .settings.dynamic_node_config import DynamicNodeConfig
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
@@ -108,8 +108,9 @@ class Node:
         self._rng = rng
         self._loop = asyncio.get_running_loop()
         self._registration: Registration | None = None
-        self._tls = NodeTls(config, renew)
-        self._dial = dialer(config, identity.node_id, self._tls)
+        ids = identity.node_id, identity.cluster_id
+        security = self._security = NodeSecurity(config, *ids, zookeeper, renew)
+        self._dial = security.dial
         self._cluster_id_check = ClusterIdCheck(zookeeper, identity.cluster_id)
         self._metadata = MetadataCache()
         self._limits = Limits(config.network, config.listener_quotas)
@@ -121,7 +122,7 @@ class Node:
             identity.node_id, logs, self._replicas, self._metadata, zookeeper
         )
         self._liveness = self._build_liveness(lease_clock)
-        self._listeners = Listeners(config, self._limits, self._liveness, self._tls)
+        self._listeners = Listeners(config, self._limits, self._liveness, security)
         self._listener_reconfiguration = self._build_listener_reconfiguration()
         self._topic_creator = self._build_topic_creator()
         self._auto_topic_creation = AutoTopicCreation(
@@ -159,6 +160,7 @@ class Node:
             node_id=self.identity.node_id,
             cluster_id=self.identity.cluster_id,
             secret=self.config.node.cluster_secret,
+            previous_secret=self.config.node.cluster_secret_previous,
             clock=clock,
             rng=self._rng,
             peers=self._peers,
@@ -334,12 +336,13 @@ class Node:
         self._throttle_clients(dispatcher)
         await self._quotas.store.load()
         await self._limits.connection_quotas.resolve()
+        await self._security.credentials.load()
         await self._listeners.bind(dispatcher)
         self._registration = registration = Registration(
             self._zookeeper,
             self.identity.node_id,
             self._listeners.registration(self._now_ms()),
-            Peers.of_node(self._zookeeper, self.identity, self.config, self._tls),
+            Peers.of_node(self._zookeeper, self.identity, self.config, self._security),
             files=self._files,
             session_directory=self._logs.locked_directory,
         )
@@ -359,6 +362,7 @@ class Node:
                 self._topic_configs.load,
                 self._node_configs.load,
                 self._quotas.store.load,
+                self._security.credentials.load,
                 self._campaign,
             ],
         )
@@ -409,7 +413,7 @@ class Node:
             "producer ids": self._producer_ids.run,
             "transaction markers": self._marker_sender.run,
             "transaction verification": self._verifier.run,
-            "certificates": self._tls.run,
+            "certificates": self._security.tls.run,
             "watchdog": Watchdog(self._listeners.open_connections, self._loop.time).run,
         }
 
@@ -439,6 +443,7 @@ class Node:
         await self._metrics.close()
         self._dispatcher.stop()
         self._conversions.close()
+        self._security.terms.close()
         self._transaction_host.close()
         await self._coordinator_host.close()
         self._liveness.close()
@@ -474,6 +479,8 @@ class Node:
             verifier=self._verifier,
             marker_sender=self._marker_sender,
             transactions=self._transaction_host.transactions,
+            login=self._security.login,
+            logins=self._security.terms.counts,
         )
 
     def _duties(self) -> dict[str, Latency]:
@@ -535,6 +542,7 @@ class Node:
             groups=self._coordinator_host.groups,
             topic_configs=self._topic_configs,
             node_configs=self._node_configs,
+            credentials=self._security.credentials,
             topic_creator=self._topic_creator,
             conversions=self._conversions,
             supported_versions=dispatcher.supported_versions,
@@ -565,6 +573,7 @@ class Node:
         self._topic_configs.on_change.append(lambda topic: self._controller.settings_changed())
         self._topic_configs.on_nodes.append(self._node_configs.load)
         self._quotas.follow(self._topic_configs)
+        self._security.follow(self._topic_configs)
         self._node_configs.on_change.append(self._node_settings_changed)
         self._metadata.on_change.append(self._forget_deleted_topics)
         self._transaction_host.on_found = self._coordinator_host.groups.topics_changed

@@ -5,14 +5,19 @@ Source: Kafka's CommonClientConfigs; the defaults are Kafka's unless the meaning
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+from barnabas.protocol.jaas import parse_jaas
+from barnabas.protocol.scram import MECHANISMS
 from barnabas.protocol.settings import ConfigError, declared, setting
 
 from .tls.tls_settings import TlsSettings
 
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_NONE: Final[Mapping[str, str]] = {}
+_TOKEN: Final = "tokenauth"  # noqa: S105 - the name of an option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,28 +40,70 @@ class ClientConfig(TlsSettings):
     retry_backoff_ms_max: int = setting(
         "retry.backoff.max.ms", 1_000, "longest wait before a retry", least=0
     )
-    security_protocol: str = setting(
+    security_protocol: str | None = setting(
         "security.protocol",
-        "PLAINTEXT",
-        "SSL and SASL_SSL speak TLS to brokers",
+        None,
+        "SSL and SASL_SSL speak TLS; unset: SASL_PLAINTEXT where a login is given, else PLAINTEXT",
         choices=SECURITY_PROTOCOLS,
     )
-    sasl_username: str | None = setting("sasl.username", None, "name for SASL/PLAIN, if any")
+    sasl_mechanism: str = setting(
+        "sasl.mechanism",
+        "PLAIN",
+        "how the password is proved; PLAIN sends it as it is",
+        choices=("PLAIN", *MECHANISMS),
+    )
+    sasl_username: str | None = setting("sasl.username", None, "name to log in by, if any")
     sasl_password: str | None = setting(
-        "sasl.password", None, "password for SASL/PLAIN, if any", is_secret=True
+        "sasl.password", None, "password to log in by, if any", is_secret=True
+    )
+    sasl_jaas_config: str | None = setting(
+        "sasl.jaas.config", None, "name and password as a Java client is given them", is_secret=True
     )
 
     @property
     def speaks_tls(self) -> bool:
         """Whether brokers are spoken to in TLS."""
-        return self.security_protocol.endswith("SSL")
+        return (self.security_protocol or "").endswith("SSL")
 
     @property
-    def sasl(self) -> tuple[str, str] | None:
-        """Name and password; None when nobody asked for authentication."""
-        if self.sasl_username is None:
+    def credentials(self) -> Credentials | None:
+        """What to log in by; None when nobody asked for it. Raises ConfigError for half of it."""
+        username, password, extensions = self.sasl_username, self.sasl_password, _NONE
+        if self.sasl_jaas_config is not None:
+            try:
+                login = parse_jaas(self.sasl_jaas_config)
+            except ValueError as error:
+                raise ConfigError(f"sasl.jaas.config: {error}") from None
+            username, password = login.options.get("username"), login.options.get("password")
+            if login.options.get(_TOKEN) == "true":
+                extensions = {_TOKEN: "true"}
+        is_asked = username is not None
+        if self.security_protocol is not None:
+            is_wanted = self.security_protocol.startswith("SASL_")
+            if is_asked and not is_wanted:
+                raise ConfigError(
+                    f"security.protocol={self.security_protocol}: sends no password, and one is "
+                    "given"
+                )
+            if is_wanted and not is_asked:
+                raise ConfigError("sasl.username: must be set, and sasl.password")
+        if username is None:
             return None
-        return self.sasl_username, self.sasl_password or ""
+        return Credentials(self.sasl_mechanism, username, password or "", extensions)
+
+
+class Credentials(NamedTuple):
+    """What a client proves."""
+
+    mechanism: str
+    username: str
+    password: str
+    extensions: Mapping[str, str]
+    """Of SCRAM: ``tokenauth`` says that a delegation token stands for name and password."""
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return f"Credentials({self.mechanism}, {self.username!r}, [hidden])"
 
 
 def verify(settings: Any) -> None:

@@ -22,6 +22,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 
 from .client_config import ClientConfig
 from .connection.connection import Connection
+from .connection.sasl_login import SaslLogin
 from .errors import (
     Disconnected,
     KafkaError,
@@ -75,8 +76,11 @@ class Cluster:
         config: ClientConfig | None = None,
         *,
         random: Random | None = None,
+        login: SaslLogin | None = None,
     ) -> None:
+        """``login`` stands for the one in ``config``; raises ConfigError for half of a login."""
         self.config = config or ClientConfig()
+        self._login = login or SaslLogin.of(self.config)
         self._bootstrap = parse_addresses(bootstrap)
         self.random = random or Random()  # noqa: S311 - spreads retries, keeps no secret
         self.topology = Topology()
@@ -351,7 +355,7 @@ class Cluster:
 
     async def _any_connection(self) -> Connection:
         for (_, _, channel), connection in self._connections.items():
-            if not connection.is_closed and not channel:
+            if not (connection.is_closed or connection.is_due or channel):
                 return connection
         known = [(node.host, node.port) for node in self.topology.nodes.values()]
         failures = []
@@ -367,6 +371,8 @@ class Cluster:
         # forgotten and never closed.
         async with self._opening.setdefault(key, asyncio.Lock()):
             connection = self._connections.get(key)
+            if connection is not None and connection.is_due:
+                await connection.close()
             if connection is None or connection.is_closed:
                 if self._is_closed:
                     raise Disconnected("this client was closed")
@@ -375,7 +381,7 @@ class Cluster:
                     key[1],
                     client_id=self.config.client_id,
                     timeout_ms=self.config.connect_timeout_ms,
-                    sasl=self.config.sasl,
+                    sasl=self._login,
                     tls=self._tls.context() if self._tls is not None else None,
                 )
                 self._connections[key] = connection

@@ -30,6 +30,7 @@ _VERBS: Final = {
     "groups": "show consumer groups and their lag; reset, copy and delete their offsets",
     "offsets": "move offsets of groups between ZooKeeper and Kafka",
     "quotas": "show and set quotas of users, client ids and addresses",
+    "users": "set, list and remove the passwords of users, in ZooKeeper",
     "transactions": "show transactions; find those that hang, and abort them",
     "spark": "run a job on Spark: lag over time, audits, migrations, resets",
     "log": "print or verify the files of a log, with no node running",

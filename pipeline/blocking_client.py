@@ -22,9 +22,14 @@ T = TypeVar("T")
 class BlockingClient:
     """One loop that runs until :meth:`close`, and one cluster on it; usable from any thread."""
 
-    def __init__(self, bootstrap: str, username: str | None, password: str | None) -> None:
+    def __init__(
+        self, bootstrap: str, username: str | None, password: str | None, mechanism: str
+    ) -> None:
         config = ClientConfig(
-            client_id="barnabas-spark", sasl_username=username, sasl_password=password
+            client_id="barnabas-spark",
+            sasl_mechanism=mechanism,
+            sasl_username=username,
+            sasl_password=password,
         )
         self.cluster = Cluster(bootstrap, config)
         """For coroutines given to :meth:`run` or :meth:`start`, not for other loops."""
@@ -52,18 +57,21 @@ class BlockingClient:
         self._loop.close()
 
 
-_clients: Final[dict[tuple[int, str, str | None, str | None], BlockingClient]] = {}
+_clients: Final[dict[tuple[int, str, str | None, str | None, str], BlockingClient]] = {}
 _lock: Final = threading.Lock()
 
 
 def client_for(
-    bootstrap: str, username: str | None = None, password: str | None = None
+    bootstrap: str,
+    username: str | None = None,
+    password: str | None = None,
+    mechanism: str = "PLAIN",
 ) -> BlockingClient:
     """The client of this process for a cluster; a process that was forked makes its own."""
-    key = (os.getpid(), bootstrap, username, password)
+    key = (os.getpid(), bootstrap, username, password, mechanism)
     with _lock:
         if key not in _clients:
-            _clients[key] = BlockingClient(bootstrap, username, password)
+            _clients[key] = BlockingClient(bootstrap, username, password, mechanism)
         return _clients[key]
 
 

@@ -27,12 +27,13 @@ def commit_progress(
     *,
     username: str | None = None,
     password: str | None = None,
+    mechanism: str = "PLAIN",
 ) -> Offsets:
     """Commit what a checkpoint says is done, and return it; repeating it is harmless.
 
     Raises KafkaError, UNKNOWN_MEMBER_ID when the group has members of its own.
     """
     offsets = finished_offsets(checkpoint)
-    client = client_for(bootstrap, username, password)
+    client = client_for(bootstrap, username, password, mechanism)
     client.run(cluster_requests.commit(client.cluster, group, offsets))
     return offsets

@@ -104,9 +104,11 @@ Message = Beacon | Echo | Acknowledgement
 class BeaconCodec:
     """Datagrams of one cluster; those of others, and forged ones, are refused."""
 
-    def __init__(self, cluster_id: str, secret: str) -> None:
+    def __init__(self, cluster_id: str, secret: str, previous: str | None = None) -> None:
+        """``previous`` is accepted as well, and nothing is made with it."""
         self._cluster_id = cluster_id
-        self._key = blake2b(secret.encode(), digest_size=32, person=b"barnabas-beacon").digest()
+        self._key = _key(secret)
+        self._keys = [self._key] if previous is None else [self._key, _key(previous)]
 
     def encode(self, message: Message) -> bytes:
         """The datagram."""
@@ -118,15 +120,19 @@ class BeaconCodec:
         if not HASH_BYTES < len(datagram) <= BYTES_MAX:
             raise BadBeacon(f"{len(datagram)} bytes")
         body, proof = datagram[:-HASH_BYTES], datagram[-HASH_BYTES:]
-        if not hmac.compare_digest(self._hash(body), proof):
+        if not any(hmac.compare_digest(self._hash(body, key), proof) for key in self._keys):
             raise BadBeacon("not of a node that knows the secret of this cluster")
         message = _message(_values(body))
         if message.cluster_id != self._cluster_id:
             raise BadBeacon(f"of the cluster {message.cluster_id}")
         return message
 
-    def _hash(self, body: bytes) -> bytes:
-        return blake2b(body, digest_size=HASH_BYTES, key=self._key).digest()
+    def _hash(self, body: bytes, key: bytes | None = None) -> bytes:
+        return blake2b(body, digest_size=HASH_BYTES, key=key or self._key).digest()
+
+
+def _key(secret: str) -> bytes:
+    return blake2b(secret.encode(), digest_size=32, person=b"barnabas-beacon").digest()
 
 
 _SHAPES: Final = {

@@ -293,7 +293,7 @@ def _extensions(words: Sequence[str]) -> dict[str, str]:
     found = {}
     for word in words:
         one = _EXTENSION.fullmatch(word)
-        # "m=" announces an extension that must be understood, and none is (RFC 5802 §5.1).
+        # "m=" announces an extension that must be understood, and none is (RFC 5802, section 5.1).
         if one is None or one[1] == "m":
             raise ScramError("an extension that cannot be read")
         found[one[1]] = one[2]

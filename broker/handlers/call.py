@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, Protocol, final
 
-from barnabas.broker.security.sasl import PlainExchange
+from barnabas.broker.security.sasl import SaslServer
 
 
 class Peer(Protocol):
@@ -19,7 +19,7 @@ class Peer(Protocol):
     """True on the inter-broker listener, and only there."""
     host: str
     """The peer's address as text."""
-    sasl: PlainExchange | None
+    sasl: SaslServer | None
     """How far the peer has proved who it is; None on a listener that asks for no proof."""
     remembered: Any
     """Whatever the handlers of groups keep about this connection between two requests."""

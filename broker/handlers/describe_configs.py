@@ -57,7 +57,8 @@ INT_MAX: Final = 2**31 - 1
 SETTINGS_MAX: Final = 1000
 """Named of one resource in one change: there are not half as many."""
 
-SECRETS: Final = frozenset({"cluster.secret"})
+SECRETS: Final = ("cluster.secret", "cluster.secret.previous", "sasl.jaas.config")
+"""What is never told: names that end like this, whatever listener they are of."""
 PROTOCOL: Final = Setting(
     name="inter.broker.protocol.version",
     field="",
@@ -299,7 +300,7 @@ def _config(found: Found, kind: int, request: messages.DescribeConfigsRequest) -
     source, _, value = found.values[0]
     foreign = unsupported_setting(found.name) if kind == NODE else None
     is_secret = (
-        found.name in SECRETS
+        found.name.endswith(SECRETS)
         or is_tls_secret(found.name)
         or (foreign is not None and foreign.is_secret)
     )

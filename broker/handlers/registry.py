@@ -18,6 +18,8 @@ from barnabas.broker.markers.receiver import MarkerWriter
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.quota.quotas import Quotas
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.security.credential_cache import CredentialCache
+from barnabas.broker.security.scram_credentials import ScramCredentials
 from barnabas.broker.settings.config_changes import ConfigChanges
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.node_config import NodeConfig
@@ -54,6 +56,7 @@ from .metadata import MetadataHandler
 from .offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from .partition_reassignments import PartitionReassignmentsHandler
 from .produce import ProduceHandler
+from .scram_users import ScramUsersHandler
 from .stale_leaders import StaleLeaders
 from .topics import TopicsHandler
 from .transactional import TransactionalBatches
@@ -88,6 +91,7 @@ class HandlerDependencies:
     groups: GroupCoordinator
     topic_configs: TopicConfigs
     node_configs: DynamicNodeConfig
+    credentials: CredentialCache
     topic_creator: TopicCreator
     conversions: ConversionProcess
     supported_versions: Callable[[Peer], list[tuple[int, int]]]
@@ -206,3 +210,8 @@ def _administration(node: HandlerDependencies) -> Iterator[ApiHandler]:
     yield UpdateFeaturesHandler(is_controller=lambda: controller.is_active)
     yield ClientQuotasHandler(node.quotas.store)
     yield AclsHandler()
+    yield ScramUsersHandler(
+        node.credentials,
+        ScramCredentials(node.zookeeper),
+        is_controller=lambda: controller.is_active,
+    )

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from barnabas.broker.security.inter_broker_client import NODE_USER, node_proof
+from barnabas.broker.security.node_security import NodeSecurity
 from barnabas.broker.security.node_tls import NodeTls
 from barnabas.broker.settings.node_config import NodeConfig
-from barnabas.client.connection.connection import Connection
+from barnabas.client.connection.connection import Connection, MechanismNotOffered
+from barnabas.client.connection.sasl_login import SaslLogin
 from barnabas.client.errors import (
     AuthenticationFailed,
     Disconnected,
@@ -119,29 +120,32 @@ class Peers:
         cluster_id: str,
         *,
         listener: str,
-        secret: str | None,
+        login: SaslLogin | None,
         tls: NodeTls | None = None,
     ) -> None:
         self._zookeeper = zookeeper
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._listener = listener
-        self._secret = secret
+        self._login = login
         self._tls = tls
 
     @classmethod
     def of_node(
-        cls, zookeeper: ZooKeeper, identity: NodeIdentity, config: NodeConfig, tls: NodeTls
+        cls,
+        zookeeper: ZooKeeper,
+        identity: NodeIdentity,
+        config: NodeConfig,
+        security: NodeSecurity,
     ) -> Self:
-        """With the listener and the proof of a node's settings."""
-        proof = node_proof(config)
+        """With the listener of a node's settings, and its proofs."""
         return cls(
             zookeeper,
             identity.node_id,
             identity.cluster_id,
             listener=config.inter_broker_listener,
-            secret=None if proof is None else proof[1],
-            tls=tls,
+            login=security.login,
+            tls=security.tls,
         )
 
     async def await_acceptance(self, before: int = ANY_EPOCH) -> bool:
@@ -182,9 +186,10 @@ class Peers:
         address = peer.registration.endpoints.get(self._listener)
         if address is None:
             return await self._without_listener(peer)
-        proof = None if self._secret is None else (NODE_USER, self._secret)
         try:
-            link = await self._open(*address, proof)
+            link = await self._open(*address, self._login)
+        except MechanismNotOffered as error:
+            return PeerAnswer(PeerVerdict.REFUSED, f"takes no proof of ours: {error.message}")
         except AuthenticationFailed as error:
             asks_none = error.code is ErrorCode.ILLEGAL_SASL_STATE
             return PeerAnswer(PeerVerdict.REFUSED, _NO_SECRET_THERE if asks_none else _OTHER_SECRET)
@@ -225,15 +230,15 @@ class Peers:
             await asyncio.gather(*asked, return_exceptions=True)
         return silent
 
-    async def _open(self, host: str, port: int, proof: tuple[str, str] | None) -> Connection:
+    async def _open(self, host: str, port: int, login: SaslLogin | None) -> Connection:
         name = f"node-{self._node_id}"
         tls = None if self._tls is None else self._tls.dialling()
         return await Connection.open(
-            host, port, client_id=name, timeout_ms=ASK_MS, sasl=proof, tls=tls
+            host, port, client_id=name, timeout_ms=ASK_MS, sasl=login, tls=tls
         )
 
     async def _ask_on(self, link: Connection) -> PeerAnswer:
-        if self._secret is None and await _asks_for_proof(link):
+        if self._login is None and await _asks_for_proof(link):
             return PeerAnswer(PeerVerdict.REFUSED, _NO_SECRET_HERE)
         for request, lowest in _LOWEST_SPOKEN.items():
             if (version := link.version_of(request)) < lowest:

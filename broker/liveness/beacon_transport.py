@@ -56,6 +56,7 @@ class BeaconTransport:
         node_id: int,
         cluster_id: str,
         secret: str,
+        previous_secret: str | None = None,
         times: BeaconTimes,
         clock: Callable[[], float],
         rng: random.Random,
@@ -71,7 +72,7 @@ class BeaconTransport:
         """From sending a beacon until its echo is here."""
         self._clock = clock
         self._warn_at = 0.0
-        self._codec = BeaconCodec(cluster_id, secret)
+        self._codec = BeaconCodec(cluster_id, secret, previous_secret)
         self._times = times
         self._peers = peers
         self._socket: asyncio_dgram.DatagramServer | None = None

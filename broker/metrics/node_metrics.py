@@ -19,13 +19,14 @@ from barnabas.broker.net.listeners import Listeners
 from barnabas.broker.replication.isr import IsrManager
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.runtime.latency import Latency, LoopLag
-from barnabas.broker.security.inter_broker_client import node_proof
 from barnabas.broker.settings.metrics_settings import MetricsSettings
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.verification.verifier import TransactionVerifier
 from barnabas.client.admin.admin import Admin
 from barnabas.client.client_config import ClientConfig
+from barnabas.client.cluster import Cluster
+from barnabas.client.connection.sasl_login import SaslLogin
 from barnabas.client.tls.tls_settings import TlsSettings
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.transactions.service import TransactionCoordinator
@@ -46,6 +47,7 @@ from .node_families import (
     request_families,
 )
 from .request_meter import MeteredDispatcher, RequestMeter
+from .security_families import authentication_families
 from .tls_families import tls_families
 from .transaction_coordinator_families import transaction_coordinator_families
 from .transaction_families import marker_families, producer_families, verification_families
@@ -69,6 +71,9 @@ class MetricsSources:
     verifier: TransactionVerifier
     marker_sender: MarkerSender
     transactions: TransactionCoordinator
+    login: SaslLogin | None
+    logins: Mapping[tuple[str, str, str], int]
+    """Logins by listener, mechanism and result."""
 
 
 class NodeMetrics:
@@ -138,6 +143,7 @@ class NodeMetrics:
         yield from request_families(self._meters, node.listeners.connections())
         yield from connection_families(node.listeners.throttled(), node.listeners.closed())
         yield from tls_families(node.listeners.bound())
+        yield from authentication_families(node.logins)
         yield from replica_families(node.replicas, node.isr_manager)
         yield from log_families(node.logs)
         yield from verification_families(node.verifier)
@@ -154,19 +160,14 @@ class NodeMetrics:
 def _client(sources: MetricsSources) -> Admin:
     """A client with the rights of a node, by the listener that nodes use."""
     config = sources.config
-    user, secret = node_proof(config) or (None, None)
     host, port = sources.listeners.address(config.inter_broker_listener)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return Admin.of(
-        address,
-        ClientConfig(
-            client_id=f"node-{sources.node_id}-metrics",
-            sasl_username=user,
-            sasl_password=secret,
-            security_protocol=config.inter_broker_protocol,
-            **_tls_of_node(config),
-        ),
+    settings = ClientConfig(
+        client_id=f"node-{sources.node_id}-metrics",
+        security_protocol=config.inter_broker_protocol,
+        **_tls_of_node(config),
     )
+    return Admin(Cluster(address, settings, login=sources.login))
 
 
 def _tls_of_node(config: NodeConfig) -> dict[str, Any]:

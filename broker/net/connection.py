@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.broker.handlers.call import PendingResponse
-from barnabas.broker.security.sasl import ANONYMOUS, Stage
+from barnabas.broker.security.sasl import ANONYMOUS, SaslServer, Stage
 from barnabas.broker.security.ssl_contexts import NoPrincipal
 from barnabas.broker.storage.segment.file_slice import FileSlice
 from barnabas.protocol.codec.wire import Buffer
@@ -43,7 +43,6 @@ from .limits import (
     PENDING_RESPONSES_MAX,
     SMALL_FRAME_BYTES_MAX,
     TINY_BYTES,
-    UNAUTHENTICATED_BYTES_MAX,
     WRITE_BUFFER_MAX,
     MemoryPool,
 )
@@ -83,15 +82,10 @@ class Connection(asyncio.Protocol):
         self.sasl = listener.exchange()
         if self.sasl is not None:
             self._requests = listener.limits.stranger_requests[self.is_internal]
-        framing = Framing(listener.limits.frame_bytes_max)
-        self._framing: Framing | BulkFraming = framing
+        self._framing: Framing | BulkFraming = Framing(listener.limits.frame_bytes_max)
         self._dispatch: Dispatch = listener.dispatcher.dispatch
         if self.sasl is not None:
-            # Whoever has not authenticated may not have a hundred megabytes held for one token.
-            framing.bytes_max = min(framing.bytes_max, UNAUTHENTICATED_BYTES_MAX)
-            self._dispatch = Authenticator(
-                self.sasl, framing, listener.dispatcher, self._authenticated
-            ).dispatch
+            self._ask_for_proof(self.sasl)
         self._waiting: deque[PendingResponse | ResponseFrame] = deque()
         self._out: list[FramePiece] = []
         # Bytes, each of another place: in _out; ready in _waiting behind an answer that is not;
@@ -111,6 +105,14 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._sender: FileSender
         self._timeouts = ConnectionTimeouts(listener, self)
+
+    def _ask_for_proof(self, sasl: SaslServer) -> None:
+        # Whoever has not authenticated may not have a hundred megabytes held for one token.
+        limits = self._listener.limits
+        self._framing = framing = Framing(min(limits.frame_bytes_max, sasl.receive_bytes_max))
+        self._dispatch = Authenticator(sasl, framing, self._listener.dispatcher).dispatch
+        sasl.on_authenticated = partial(self._authenticated, sasl, framing)
+        sasl.on_failure = self._authentication_failed
 
     @property
     def principal(self) -> str:
@@ -431,11 +433,15 @@ class Connection(asyncio.Protocol):
             or self._requests.is_spent
         )
 
-    def _authenticated(self) -> None:
-        """The peer may do everything from here on: long frames, and no check before each."""
+    def _authenticated(self, sasl: SaslServer, framing: Framing) -> None:
+        """The peer may do everything from here on: long frames, and no check before each.
+
+        But where its session ends every request is checked for that.
+        """
         limits = self._listener.limits
-        self._framing.bytes_max = limits.frame_bytes_max
-        self._dispatch = self._listener.dispatcher.dispatch
+        framing.allow(limits.frame_bytes_max)
+        if sasl.session_expires_ms is None:
+            self._dispatch = self._listener.dispatcher.dispatch
         limits.strangers.leave(self)
         held = self._charged + sum(
             one.held for one in self._waiting if type(one) is PendingResponse
@@ -445,6 +451,13 @@ class Connection(asyncio.Protocol):
         self._is_queued = False
         self._requests = limits.requests
         self._requests.take(held)
+
+    def _authentication_failed(self, reason: str) -> None:
+        problem = CorruptRequest(reason)
+        problem.api = "authentication"
+        self._listener.limits.rejection_log.request_rejected(
+            self.host, problem, self._listener.loop.time()
+        )
 
     def serve_received(self) -> None:
         """Serve what the framing has whole now."""
@@ -482,8 +495,8 @@ class Connection(asyncio.Protocol):
     def _receive_in_bulk(self) -> None:
         # Buffers of more than a megabyte are lent to peers that are known, and not while whole
         # frames wait in the old framing, which would all have to be copied over.
-        is_unauthenticated = self._dispatch != self._listener.dispatcher.dispatch
-        if not (is_unauthenticated or self._is_closing or self._framing.data):
+        is_stranger = self.sasl is not None and self.sasl.stage is not Stage.DONE
+        if not (is_stranger or self._is_closing or self._framing.data):
             receive_in_bulk(self, self._transport, self._framing, self._listener.limits)
 
     # --- answers out ---------------------------------------------------------------------------
@@ -672,7 +685,7 @@ class Connection(asyncio.Protocol):
         is_heard, self._is_heard = self._is_heard, False
         is_throttled = self._throttle_timer is not None and not self.has_left()
         return ConnectionActivity(
-            is_authenticated=self.sasl is None or self.sasl.stage is Stage.DONE,
+            is_authenticated=self.sasl is None or self.sasl.is_proved,
             is_active=is_heard or bool(self._waiting) or is_throttled,
             is_stalled=self._is_stalled,
             is_partial=self._framing.held > 0 and not self._is_paused,

@@ -28,7 +28,6 @@ from barnabas.broker.handlers.call import (
     response_of,
 )
 from barnabas.broker.handlers.cooperative import run_to_end
-from barnabas.broker.security.sasl import Stage
 from barnabas.protocol import api
 from barnabas.protocol.codec.compiler import (
     chunk_encoder,
@@ -68,9 +67,6 @@ WAIT_MS = 30_000
 """What a request without one of these may wait: request.timeout.ms of Kafka's clients."""
 SYNC_WAIT_MS = 300_000
 """A SyncGroup waits for the leader, as long as max.poll.interval.ms gives it by default."""
-UNAUTHENTICATED = frozenset({API_VERSIONS, 17, 36})
-"""What a peer may ask before it has proved who it is: ApiVersions and the two SASL APIs."""
-
 DECODED_AT_ONCE = frozenset({api.ApiKey.PRODUCE, *request_order.MEMBERSHIP})
 """Read at once however long they are: few elements, or who asks is compared with who waits."""
 
@@ -155,7 +151,6 @@ class Route:
         "is_served_under_lock",
         "key",
         "name",
-        "needs_no_authentication",
         "prefix",
         "prefix_bytes",
         "request",
@@ -193,7 +188,6 @@ class Route:
         self.wait_field = next((name for name in WAIT_FIELDS if name in asked), "")
         """Where a request says how long it may wait; empty where it does not."""
         self.wait_ms = SYNC_WAIT_MS if spec.key == api.ApiKey.SYNC_GROUP else WAIT_MS
-        self.needs_no_authentication = self.key in UNAUTHENTICATED
         self.is_sent_in_pieces = self.key == api.ApiKey.FETCH
         """Its answer may be large: not joined."""
         self.is_membership = self.key in request_order.MEMBERSHIP
@@ -314,9 +308,8 @@ class Dispatcher:
             if route is None:
                 return _unknown_api_versions(correlation_id)
             is_long = len(frame) > LONG_BYTES
-            # Nothing is forbidden to a short request on a listener that asks for no proof.
-            if is_long or peer.sasl is not None:
-                _check_permitted(route, len(frame), peer)
+            if is_long:
+                _check_length(route, len(frame), peer)
             client_id, start = _client_id(frame, name_length, route.header_version)
             if is_long and route.is_read_in_turns:
                 return self._serve_long_request(
@@ -354,6 +347,23 @@ class Dispatcher:
                 return answer
             answer = answer.answer
         return response_frame(route, correlation_id, answer)
+
+    def refuse(self, frame: Frame, peer: Peer, refusal: Refused) -> ResponseFrame | None:
+        """The answer to a request that is not read, in its own shape; raises CorruptRequest."""
+        if len(frame) < _HEAD_BYTES:
+            raise CorruptRequest(f"a frame of {len(frame)} bytes holds no header")
+        _, key_and_version, correlation_id, _ = _HEAD(frame)
+        route = self._route(key_and_version, peer)
+        if route is None:
+            return _unknown_api_versions(correlation_id)
+        return response_frame(route, correlation_id, _error_response(route, refusal, None))
+
+    def run(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task that ends with the node at the latest."""
+        task = self._tasks.create_task(coroutine, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
 
     def members(self, frame: Frame, peer: Peer) -> frozenset[tuple[str, ...]]:
         """Who sends a JoinGroup or SyncGroup; of others, or of bytes that are none, nobody."""
@@ -401,9 +411,7 @@ class Dispatcher:
         handler_task.coroutine = coroutine
         pending = PendingResponse(handler_task.drop)
         resolution = self._resolve(route, handler_task, pending, client_id)
-        handler_task.task = task = self._tasks.create_task(resolution, name=route.name)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        handler_task.task = self.run(resolution, route.name)
         return pending
 
     async def _decode_in_turns(
@@ -509,16 +517,9 @@ class Dispatcher:
         return route
 
 
-def _check_permitted(route: Route, size: int, peer: Peer) -> None:
-    """Raises CorruptRequest for what a peer may not ask yet, or not at such length."""
-    if (
-        peer.sasl is not None
-        and peer.sasl.stage is not Stage.DONE
-        and not route.needs_no_authentication
-    ):
-        raise CorruptRequest("before authentication")
-    # Lists cost the loop a microsecond a byte. Nodes are trusted; records and what members tell
-    # each other are not lists.
+def _check_length(route: Route, size: int, peer: Peer) -> None:
+    """Raises CorruptRequest for what a peer may not ask at such length."""
+    # Lists cost the loop a microsecond a byte. Nodes are trusted, and payloads are no lists.
     if size > LIST_BYTES_MAX and not (peer.is_internal or route.key in CARRIES_PAYLOAD):
         raise CorruptRequest(f"a request of {size} bytes")
 

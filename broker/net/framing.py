@@ -53,6 +53,12 @@ class Framing:
         self._position = 0
         self._needed = 0
 
+    def allow(self, bytes_max: int) -> None:
+        """Take frames of requests, as long as this, from the next one on."""
+        self.bytes_max = bytes_max
+        self.bytes_min = FRAME_BYTES_MIN
+        self.alone_max = min(bytes_max, ALONE_BYTES_MAX)
+
     @property
     def held(self) -> int:
         """Bytes of memory for what was fed and not handed out: more than came, while it grows."""

@@ -37,7 +37,6 @@ WRITE_BUFFER_MAX = 1 << 20
 STALL_S = 30.0
 """A frame must grow by FREE_BYTES, and a full write buffer shrink, within this."""
 AUTHENTICATION_S = 10.0
-UNAUTHENTICATED_BYTES_MAX = 512 << 10
 
 
 class MemoryQueue:

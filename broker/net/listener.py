@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
-from barnabas.broker.security.sasl import PlainExchange
+from barnabas.broker.security.sasl import SaslServer, SaslTerms
 from barnabas.broker.security.ssl_contexts import ListenerTls, NoPrincipal
 
 from .connection import Connection
@@ -21,7 +21,7 @@ from .tls_acceptor import TlsAcceptor
 
 
 class Listener:
-    """A port with its rights; ``passwords`` by user name where a proof is asked, else None.
+    """A port with its rights; ``sasl`` is the proof it asks for, if any.
 
     Bound before the node registers, so that its port is known; what connects is held, unread,
     until :meth:`serve`.
@@ -34,7 +34,7 @@ class Listener:
         limits: Limits,
         *,
         is_internal: bool = False,
-        passwords: Mapping[str, str] | None = None,
+        sasl: SaslTerms | None = None,
         tls: ListenerTls | None = None,
         node_principals: Collection[str] | None = None,
     ) -> None:
@@ -49,7 +49,7 @@ class Listener:
         self.port = 0
         self.connections: dict[Connection, None] = {}
         """In the order in which they came: one seed of a simulation gives one history."""
-        self._passwords = passwords
+        self._sasl = sasl
         self.tls = tls
         self.tls_handshakes: Counter[str] = Counter()
         """By what became of them."""
@@ -96,9 +96,9 @@ class Listener:
         if self._memory_is_scarce in self.limits.requests.on_scarce:
             self.limits.requests.on_scarce.remove(self._memory_is_scarce)
 
-    def exchange(self) -> PlainExchange | None:
+    def exchange(self) -> SaslServer | None:
         """A fresh proof to ask of a peer; None where none is asked."""
-        return None if self._passwords is None else PlainExchange(self._passwords)
+        return None if self._sasl is None else SaslServer(self._sasl, self.loop.time)
 
     def certified_principal(self, link: ssl.SSLObject) -> str:
         """Who the peer of a TLS connection is by its certificate; raises NoPrincipal."""

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.broker.liveness.liveness import Liveness
-from barnabas.broker.security.inter_broker_client import NODE_USER
-from barnabas.broker.security.node_tls import NodeTls
+from barnabas.broker.security.node_security import NodeSecurity
 from barnabas.broker.settings.endpoints import Endpoint, advertised
 from barnabas.broker.settings.node_config import NodeConfig, node_principals
 from barnabas.protocol.settings import ConfigError
@@ -40,10 +39,11 @@ class Listeners:
     """Every listener of a node, and the UDP port of its beacons beside the nodes' own one."""
 
     def __init__(
-        self, config: NodeConfig, limits: Limits, liveness: Liveness, tls: NodeTls
+        self, config: NodeConfig, limits: Limits, liveness: Liveness, security: NodeSecurity
     ) -> None:
         self._config = config
-        self._tls = tls
+        self._terms = security.terms
+        self._tls = security.tls
         self._limits = limits
         self._liveness = liveness
         self._listeners: dict[str, _BoundListener] = {}
@@ -56,7 +56,7 @@ class Listeners:
         """Take every port; nothing is served yet. Raises OSError naming the listener."""
         self._dispatcher = dispatcher
         for endpoint in self._config.listeners:
-            bound = await self._bind(endpoint)
+            bound = await self._bind(endpoint, self._config)
             if bound.listener.is_internal:
                 await self._liveness.open(endpoint.host, bound.listener.port)
         self._endpoints = self._advertised_endpoints(self._config)
@@ -111,7 +111,7 @@ class Listeners:
         await _close(in_the_way)
         for endpoint in wanted.values():
             if endpoint.listener not in self._listeners:
-                await self._open(endpoint, in_the_way)
+                await self._open(endpoint, config, in_the_way)
         self._config = config
         self._endpoints = self._advertised_endpoints(config)
 
@@ -187,10 +187,12 @@ class Listeners:
         """Serve nobody any more."""
         await _close([*self._listeners.values(), *self._closing])
 
-    async def _open(self, endpoint: Endpoint, former: Iterable[_BoundListener]) -> None:
+    async def _open(
+        self, endpoint: Endpoint, config: NodeConfig, former: Iterable[_BoundListener]
+    ) -> None:
         """One listener more; the one that was in its way comes back when that fails."""
         try:
-            bound = await self._bind(endpoint)
+            bound = await self._bind(endpoint, config)
         except (ConfigError, OSError) as error:
             log.error("could not change a listener: %s", error)
             again = [
@@ -200,22 +202,21 @@ class Listeners:
             ]
             if not again:
                 return
-            bound = await self._bind(again[0].endpoint)
+            bound = await self._bind(again[0].endpoint, self._config)
         bound.listener.serve()
         log.info("serving another listener=%s port=%d", bound.endpoint, bound.listener.port)
 
-    async def _bind(self, endpoint: Endpoint) -> _BoundListener:
-        config = self._config
-        secret = config.node.cluster_secret
-        is_internal = endpoint.listener == config.inter_broker_listener
+    async def _bind(self, endpoint: Endpoint, config: NodeConfig) -> _BoundListener:
+        name = endpoint.listener
+        is_internal = name == config.inter_broker_listener
         asks = endpoint.protocol.startswith("SASL_")
         listener = Listener(
-            endpoint.listener,
+            name,
             self._dispatcher,
             self._limits,
             is_internal=is_internal,
-            passwords={NODE_USER: secret} if is_internal and asks and secret else None,
-            tls=self._tls.of(endpoint.listener),
+            sasl=self._terms.of(name, config.listener_sasl.get(name)),
+            tls=self._tls.of(name),
             node_principals=None if asks or not is_internal else node_principals(config.values),
         )
         bound = self._listeners[endpoint.listener] = _BoundListener(endpoint, listener)

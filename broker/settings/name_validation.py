@@ -24,7 +24,12 @@ from .zookeeper_tls_settings import SECRET_NAMES as ZOOKEEPER_SECRET_NAMES
 _PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
 """Settings of Kafka's remote storage, which is refused where it is switched on."""
 _QUOTES: Final = ("'", '"')
-_MAY_BE_QUOTED: Final = frozenset({"cluster.secret"}) | SECRET_NAMES | ZOOKEEPER_SECRET_NAMES
+_MAY_BE_QUOTED: Final = (
+    frozenset({"cluster.secret", "cluster.secret.previous", "sasl.jaas.config"})
+    | SECRET_NAMES
+    | ZOOKEEPER_SECRET_NAMES
+)
+"""Not told to leave quotes out, which would repeat the value."""
 _STRAY_LIKENESS: Final = 0.85
 """A variable of somebody else's is not to be taken for a misspelt one of ours."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -34,6 +34,13 @@ from .node_settings import (
     TopicSettings,
 )
 from .quota_settings import QuotaSettings
+from .sasl_settings import (
+    ListenerSasl,
+    SaslSettings,
+    check_sasl,
+    parse_listener_sasl,
+    sasl_warnings,
+)
 from .ssl_settings import SslSettings, parse_listener_tls, unkept_promises
 from .zookeeper_tls_settings import ZooKeeperTlsSettings
 
@@ -55,6 +62,7 @@ __all__ = [
 SECTIONS: Final[tuple[type[Any], ...]] = (
     NodeSettings,
     NetworkSettings,
+    SaslSettings,
     TopicSettings,
     ControllerSettings,
     StorageSettings,
@@ -82,6 +90,7 @@ class NodeConfig:
 
     node: NodeSettings
     network: NetworkSettings
+    sasl: SaslSettings
     topics: TopicSettings
     controller: ControllerSettings
     storage: StorageSettings
@@ -102,9 +111,11 @@ class NodeConfig:
     """By listener name, port 0 for the bound one; one missing here is advertised as bound."""
     listener_quotas: Mapping[str, ListenerQuota]
     """By listener name, for those that have bounds of their own."""
+    listener_sasl: Mapping[str, ListenerSasl]
+    """By listener name, what those with SASL take."""
     listener_tls: Mapping[str, SslSettings]
     """By listener name, for those that speak TLS."""
-    values: Mapping[str, str]
+    values: Mapping[str, str] = field(repr=False)
     """What was given, by name; without what was ignored because nobody knows it."""
     warnings: tuple[str, ...] = ()
     """One line for each accepted name that has no meaning here."""
@@ -148,6 +159,10 @@ def load(values: Mapping[str, str], variables: Mapping[str, str] = _NOTHING) -> 
                 check(*(parts[section] for section in needed))
     if parts.keys() >= {NetworkSettings, NodeSettings}:
         problems += _listener_problems(parts, checked.values)
+    if not problems:
+        with _noted(problems):
+            network, listeners, _ = _endpoints(parts[NetworkSettings], parts[NodeSettings])
+            _listener_sasl(checked.values, listeners, network)
     if problems:
         raise ConfigError(*(_with_origin(problem, variables) for problem in problems))
     return _assembled(parts, checked.values, checked.warnings)
@@ -163,9 +178,11 @@ def _assembled(
     parts: Mapping[Any, Any], values: Mapping[str, str], warnings: tuple[str, ...]
 ) -> NodeConfig:
     network, listeners, advertised = _endpoints(parts[NetworkSettings], parts[NodeSettings])
+    listener_sasl = _listener_sasl(values, listeners, network)
     return NodeConfig(
         node=parts[NodeSettings],
         network=network,
+        sasl=parts[SaslSettings],
         topics=parts[TopicSettings],
         controller=parts[ControllerSettings],
         storage=parts[StorageSettings],
@@ -182,9 +199,10 @@ def _assembled(
         listeners=listeners,
         advertised=advertised,
         listener_quotas=parse_listener_quotas(values),
+        listener_sasl=listener_sasl,
         listener_tls=parse_listener_tls(values, listeners),
         values=MappingProxyType(dict(values)),
-        warnings=warnings,
+        warnings=(*warnings, *sasl_warnings(values, listeners, listener_sasl)),
     )
 
 
@@ -317,6 +335,18 @@ def _check_liveness(settings: LivenessSettings, node: NodeSettings) -> None:
         )
 
 
+def _check_secret(node: NodeSettings) -> None:
+    if node.cluster_secret_previous and not node.cluster_secret:
+        raise ConfigError("cluster.secret.previous: needs a cluster.secret that replaces it")
+
+
+def _listener_sasl(
+    values: Mapping[str, str], listeners: tuple[Endpoint, ...], network: NetworkSettings
+) -> dict[str, ListenerSasl]:
+    inner = network.inter_broker_listener_name.upper()
+    return parse_listener_sasl(values, listeners, inner)
+
+
 def _endpoints(
     network: NetworkSettings, node: NodeSettings
 ) -> tuple[NetworkSettings, tuple[Endpoint, ...], Mapping[str, Endpoint]]:
@@ -332,6 +362,8 @@ _CHECKS: Final[tuple[tuple[Callable[..., Any], *tuple[type[Any], ...]], ...]] = 
     (parse_address_quotas, NetworkSettings),
     (_check_replication, ReplicationSettings),
     (_check_liveness, LivenessSettings, NodeSettings),
+    (_check_secret, NodeSettings),
+    (check_sasl, SaslSettings),
 )
 """What must fit together, each with the sections that it looks at."""
 
@@ -368,8 +400,10 @@ def _is_served(endpoint: Endpoint, inner: str, *, has_secret: bool) -> bool:
     """Whether the listener asks for exactly the proof that its protocol promises."""
     if endpoint.protocol == "SSL":
         return True
-    asks = endpoint.listener == inner and has_secret
-    return endpoint.protocol in (("SASL_PLAINTEXT", "SASL_SSL") if asks else ("PLAINTEXT",))
+    asks = ("SASL_PLAINTEXT", "SASL_SSL")
+    if endpoint.listener == inner:
+        return endpoint.protocol in (asks if has_secret else ("PLAINTEXT",))
+    return endpoint.protocol in ("PLAINTEXT", *asks)
 
 
 def _unserved(endpoint: Endpoint, inner: str, *, has_secret: bool) -> str:

@@ -37,7 +37,16 @@ class NodeSettings:
         "node.roles", ROLES, "broker hosts topics, coordinator hosts groups", choices=ROLES
     )
     cluster_secret: str | None = setting(
-        "cluster.secret", None, "what nodes prove to each other on the inter-broker listener"
+        "cluster.secret",
+        None,
+        "what nodes prove to each other on the inter-broker listener",
+        is_secret=True,
+    )
+    cluster_secret_previous: str | None = setting(
+        "cluster.secret.previous",
+        None,
+        "accepted as well, while cluster.secret is replaced node by node",
+        is_secret=True,
     )
     node_principals: str | None = setting(
         "cluster.node.principals",

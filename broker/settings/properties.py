@@ -42,6 +42,15 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[variable] for name, variable in named.items()}
 
 
+def unread_files(environment: Mapping[str, str]) -> Iterable[str]:
+    """A warning where Java would be told to read a file that says who may log in."""
+    if "java.security.auth.login.config" in environment.get("KAFKA_OPTS", ""):
+        yield (
+            "KAFKA_OPTS: names a JAAS file, which is not read; say "
+            "listener.name.NAME.MECHANISM.sasl.jaas.config"
+        )
+
+
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The name of a setting to the variable that gives it: ``log.dirs`` to ``KAFKA_LOG_DIRS``.
 

@@ -179,7 +179,6 @@ _LIMIT: Final = """\
 alter.log.dirs.replication.quota.window.num int 11
 alter.log.dirs.replication.quota.window.size.seconds int 1
 client.quota.callback.class str -
-connection.failed.authentication.delay.ms int 100
 max.request.partition.size.limit int>=1 2000
 queued.max.requests int>=1 500
 quota.consumer.default int 9223372036854775807
@@ -190,13 +189,10 @@ replica.alter.log.dirs.io.max.bytes.per.second int>=0 9223372036854775807 cluste
 _SECURITY: Final = """\
 allow.everyone.if.no.acl.found bool true
 authorizer.class.name str empty
-connections.max.reauth.ms int 0
 delegation.token.master.key password -
 delegation.token.secret.key password -
 principal.builder.class str org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder node
 sasl.client.callback.handler.class str -
-sasl.enabled.mechanisms list GSSAPI node
-sasl.jaas.config password - node
 sasl.kerberos.kinit.cmd str /usr/bin/kinit node
 sasl.kerberos.min.time.before.relogin int 60000 node
 sasl.kerberos.principal.to.local.rules list DEFAULT node
@@ -214,7 +210,6 @@ sasl.login.refresh.window.jitter float 0.05 node
 sasl.login.retry.backoff.max.ms int 10000
 sasl.login.retry.backoff.ms int 100
 sasl.mechanism.controller.protocol str GSSAPI
-sasl.mechanism.inter.broker.protocol str GSSAPI node
 sasl.oauthbearer.clock.skew.seconds int 30
 sasl.oauthbearer.expected.audience list -
 sasl.oauthbearer.expected.issuer str -
@@ -226,7 +221,6 @@ sasl.oauthbearer.scope.claim.name str scope
 sasl.oauthbearer.sub.claim.name str sub
 sasl.oauthbearer.token.endpoint.url str -
 sasl.server.callback.handler.class str -
-sasl.server.max.receive.size int 524288
 security.inter.broker.protocol str PLAINTEXT
 security.providers str -
 ssl.engine.factory.class str - node

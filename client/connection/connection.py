@@ -1,6 +1,6 @@
 """One connection to a broker: version negotiation, SASL authentication, pipelined requests.
 
-Source: docs/spec/protocol.md §1.3 (negotiation); SASL/PLAIN is RFC 4616 inside SaslAuthenticate.
+Source: docs/spec/protocol.md §1.3 (negotiation); logins are in sasl_login.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -28,6 +28,7 @@ from barnabas.protocol.frame import parse_response_header, request_frame
 from barnabas.protocol.messages import api_versions, sasl_authenticate, sasl_handshake
 
 from .in_flight_requests import InFlightRequests
+from .sasl_login import SaslLogin
 
 VersionRange = tuple[int, int]
 """The lowest and the highest version of an API, both inclusive."""
@@ -35,6 +36,8 @@ VersionRange = tuple[int, int]
 _RESPONSE_BYTES_MAX: Final = 256 << 20
 _CORRELATION_IDS: Final = 1 << 31
 _NO_RESPONSE_ACKS: Final = 0
+_SESSION_SHARE: Final = 0.85
+"""Of the time that a login holds; Kafka's Java client repeats it no sooner, either."""
 
 
 class Connection:
@@ -56,6 +59,7 @@ class Connection:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._correlation_id = 0
+        self._replace_at = float("inf")
 
     @classmethod
     async def open(
@@ -65,16 +69,42 @@ class Connection:
         *,
         client_id: str = "barnabas",
         timeout_ms: int = 30_000,
-        sasl: tuple[str, str] | None = None,
+        sasl: SaslLogin | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> Connection:
-        """Connect, ask what the broker serves, and authenticate when ``sasl`` (user, password).
+        """Connect, ask what the broker serves, and log in with ``sasl``.
 
         ``tls`` encrypts all of it; the broker's certificate has to be of ``host`` as it is given.
 
         ``timeout_ms`` bounds the whole of it, and later every request that names no bound of its
-        own. Raises Disconnected, UnsupportedVersion or AuthenticationFailed.
+        own. A broker that does not offer the mechanism closes the connection; with another one of
+        the login's it is dialled once more. Raises Disconnected, UnsupportedVersion or
+        AuthenticationFailed.
         """
+        mechanism = ""
+        if sasl is not None:
+            now = asyncio.get_running_loop().time
+            peer = f"{host}:{port}"
+            mechanism = sasl.choice(peer, now())
+            try:
+                return await cls._open(host, port, client_id, timeout_ms, sasl, mechanism, tls)
+            except MechanismNotOffered as error:
+                mechanism = sasl.other_choice(peer, mechanism, error.offered, now())
+                if not mechanism:
+                    raise
+        return await cls._open(host, port, client_id, timeout_ms, sasl, mechanism, tls)
+
+    @classmethod
+    async def _open(
+        cls,
+        host: str,
+        port: int,
+        client_id: str,
+        timeout_ms: int,
+        sasl: SaslLogin | None,
+        mechanism: str,
+        tls: ssl.SSLContext | None,
+    ) -> Connection:
         peer = f"{host}:{port}"
         loop = asyncio.get_running_loop()
         in_flight = InFlightRequests(loop, peer, response_bytes_max=_RESPONSE_BYTES_MAX)
@@ -84,7 +114,7 @@ class Connection:
                 await loop.create_connection(lambda: in_flight, host, port, ssl=tls)
                 await connection._agree_on_versions()
                 if sasl is not None:
-                    await connection._authenticate(*sasl)
+                    await connection._authenticate(sasl, mechanism)
         except ssl.SSLError as error:
             await in_flight.close()
             raise TlsFailed(f"no TLS with {peer}: {describe_failure(error)}") from error
@@ -100,6 +130,15 @@ class Connection:
     def is_closed(self) -> bool:
         """It ended, from whichever side: every request will raise Disconnected."""
         return self._in_flight.is_closed
+
+    @property
+    def is_due(self) -> bool:
+        """Its login ends soon, and nothing is under way: open another before the broker closes it.
+
+        The broker tells how long a login holds (KIP-368). To log in anew on a new connection is
+        as good as to repeat the login on this one, where no request could pass it.
+        """
+        return self._in_flight.is_idle and asyncio.get_running_loop().time() >= self._replace_at
 
     def version_of(self, message_class: type, most: int | None = None) -> int:
         """The highest version of a request that both sides speak, not above ``most``.
@@ -218,15 +257,31 @@ class Connection:
         frame = self._frame(api.spec_of(type(request)).key, version, body)
         return await self._in_flight.send(self._correlation_id, frame, self._timeout_ms / 1000)
 
-    async def _authenticate(self, user: str, password: str) -> None:
-        handshake = await self.request(sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"))
+    async def _authenticate(self, login: SaslLogin, mechanism: str) -> None:
+        handshake = await self.request(sasl_handshake.SaslHandshakeRequest(mechanism=mechanism))
+        if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            raise MechanismNotOffered(self.peer, handshake.mechanisms)
         if handshake.error_code:
-            offered = ", ".join(handshake.mechanisms) or "none"
-            raise AuthenticationFailed(handshake.error_code, f"{self.peer} offers: {offered}")
-        token = f"\0{user}\0{password}".encode()
+            raise AuthenticationFailed(handshake.error_code, f"{self.peer} asks for no login")
+        await login.prove(self.peer, mechanism, self._send_token)
+
+    async def _send_token(self, token: bytes) -> bytes:
         answer = await self.request(sasl_authenticate.SaslAuthenticateRequest(auth_bytes=token))
         if answer.error_code:
             raise AuthenticationFailed(answer.error_code, answer.error_message or self.peer)
+        if answer.session_lifetime_ms > 0:
+            usable_s = answer.session_lifetime_ms / 1000 * _SESSION_SHARE
+            self._replace_at = asyncio.get_running_loop().time() + usable_s
+        return bytes(answer.auth_bytes)
+
+
+class MechanismNotOffered(AuthenticationFailed):
+    """The broker takes other mechanisms."""
+
+    def __init__(self, peer: str, offered: Sequence[str]) -> None:
+        names = ", ".join(offered) or "none"
+        super().__init__(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{peer} offers: {names}")
+        self.offered = tuple(offered)
 
 
 def _reason(error: Exception, timeout_ms: int) -> str:

@@ -82,6 +82,11 @@ class InFlightRequests(asyncio.Protocol):
         self._transport.write(frame)
 
     @property
+    def is_idle(self) -> bool:
+        """No request waits for its response."""
+        return not self._in_flight
+
+    @property
     def is_paused(self) -> bool:
         """The peer does not take what was written: wait for :meth:`drained` before the next.
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from barnabas.client.cluster import version_for
 from barnabas.client.connection.connection import Connection
+from barnabas.client.connection.sasl_login import SaslLogin
 from barnabas.client.errors import (
     DecodingFailed,
     Disconnected,
@@ -71,7 +72,7 @@ class SimpleConsumer:
         so_timeout_ms: int = 30_000,
         buffer_bytes: int = 65_536,
         client_id: str = "barnabas",
-        sasl: tuple[str, str] | None = None,
+        sasl: SaslLogin | tuple[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
         isolation_level: str = "read_uncommitted",
     ) -> None:
@@ -83,7 +84,7 @@ class SimpleConsumer:
         self._is_committed_only = isolation_level == ISOLATION_LEVELS[1]
         self._so_timeout_ms = so_timeout_ms
         self._client_id = client_id
-        self._sasl = sasl
+        self._sasl = SaslLogin(*sasl) if isinstance(sasl, tuple) else sasl
         self._tls = tls
         self._turn = asyncio.Lock()
         self._connection: Connection | None = None

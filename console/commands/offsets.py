@@ -6,8 +6,6 @@ Source: docs/spec/coordinator.md §6.8; docs/client/migration.md.
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,16 +14,15 @@ from typing import Any, Final, TypeVar
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.offset_migration import KAFKA, ZOOKEEPER, StoredOffsets, row
 from barnabas.client.admin.offset_migration_stores import BothStores
-from barnabas.client.zookeeper.interface import ConnectionLost, ZooKeeperError
-from barnabas.console.command_line.cluster_options import (
-    DESCRIPTION,
-    add_cluster_options,
-    administer,
-    described_address,
-)
+from barnabas.console.command_line.cluster_options import add_cluster_options, administer
 from barnabas.console.command_line.command_parser import add_command
-from barnabas.console.command_line.failure import Failure, Misuse
+from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.output import print_json, print_table, shown
+from barnabas.console.command_line.zookeeper_options import (
+    add_zookeeper_option,
+    with_zookeeper,
+    zookeeper_of,
+)
 from barnabas.console.offsets.migration import (
     MigrationResult,
     apply_plan,
@@ -36,7 +33,6 @@ from barnabas.console.offsets.migration import (
 
 T = TypeVar("T")
 
-_VARIABLE: Final = "BARNABAS_ZOOKEEPER"
 _COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "ZOOKEEPER", "KAFKA", "STEP", "WRITE")
 
 
@@ -67,11 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_command(steps, "verify", "compare both stores now").set_defaults(work=_verify)
     for sub in steps.choices.values():
         sub.add_argument("file", type=Path, metavar="FILE", help="the plan")
-        sub.add_argument(
-            "--zookeeper",
-            metavar="HOST:PORT,...[/PATH]",
-            help=f"its servers (default: of the cluster named, or ${_VARIABLE})",
-        )
+        add_zookeeper_option(sub)
         add_cluster_options(sub)
 
 
@@ -125,34 +117,14 @@ def _verify(chosen: argparse.Namespace) -> int:
 
 
 def _with_stores(chosen: argparse.Namespace, work: Callable[[BothStores], Awaitable[T]]) -> T:
-    servers = _servers(chosen)
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what failed is told once, by us
+    servers = zookeeper_of(chosen)
 
     async def connected(admin: Admin) -> T:
-        from barnabas.client.zookeeper.kazoo_session import connect
-
-        try:
-            session = await connect(servers, connection_timeout_ms=chosen.timeout_ms)
-        except (ConnectionLost, ZooKeeperError) as error:  # ZooKeeperError: it is no address
-            raise Failure(str(error)) from None
-        try:
-            return await work(BothStores(session, admin))
-        except ZooKeeperError as error:
-            raise Failure(f"zookeeper: {error!r}") from None
-        finally:
-            await session.close()
+        return await with_zookeeper(
+            servers, chosen.timeout_ms, lambda session: work(BothStores(session, admin))
+        )
 
     return administer(chosen, connected)
-
-
-def _servers(chosen: argparse.Namespace) -> str:
-    found = chosen.zookeeper
-    if not found and chosen.cluster is not None:
-        found = described_address(chosen.cluster / DESCRIPTION, "zookeeper")
-    found = found or os.environ.get(_VARIABLE)
-    if not found:
-        raise Misuse(f"which ZooKeeper? say --zookeeper, --cluster or set {_VARIABLE}")
-    return str(found)
 
 
 def _rows(held: Sequence[StoredOffsets], to: str, source_wins: bool) -> list[dict[str, Any]]:

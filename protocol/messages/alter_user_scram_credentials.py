@@ -29,7 +29,7 @@ class Upsertion:
     salted_password: bytes = wire(BYTES)
 
 
-@message(key=51, versions=(0, 0), flexible=0)
+@message(key=51, versions=(0, 0), advertised=0, flexible=0)
 class AlterUserScramCredentialsRequest:
     """Credentials to remove and to set."""
 

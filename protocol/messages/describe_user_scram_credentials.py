@@ -17,7 +17,7 @@ class User:
     name: str = wire(STRING)
 
 
-@message(key=50, versions=(0, 0), flexible=0)
+@message(key=50, versions=(0, 0), advertised=0, flexible=0)
 class DescribeUserScramCredentialsRequest:
     """The users to show; None or none at all shows everyone."""
 

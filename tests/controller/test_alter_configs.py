@@ -295,8 +295,29 @@ async def test_stores_of_certificates_are_changed_of_single_listeners_only(
     assert "Hush" not in str(message)
 
 
+FIXED: Final = {
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.mechanism.inter.broker.protocol",
+}
+"""Who may log in is changed by a restart: no request makes a node more open than its file."""
+
+
+@pytest.mark.parametrize("name", sorted(FIXED))
+async def test_how_peers_log_in_is_changed_by_no_request(desk: Desk, name: str) -> None:
+    for setting in (
+        name,
+        f"listener.name.plaintext.plain.{name}",
+        f"listener.name.internal.{name}",
+    ):
+        code, _ = await desk.change(NODE, "1", (setting, SET, "PLAIN"))
+        assert code == ErrorCode.INVALID_REQUEST
+
+
 DYNAMIC: Final = sorted(
-    name for name in KAFKA if KAFKA[name][2] is not None and name not in OF_LISTENERS
+    name
+    for name in KAFKA
+    if KAFKA[name][2] is not None and name not in OF_LISTENERS and name not in FIXED
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.broker.handlers.call import Call, PendingResponse
-from barnabas.broker.security.sasl import ANONYMOUS, PlainExchange
+from barnabas.broker.security.sasl import ANONYMOUS, SaslServer
 from barnabas.protocol import api
 from barnabas.protocol.codec.compiler import decode, encode
 
@@ -17,7 +17,7 @@ class SomePeer:
     listener: str = "PLAINTEXT"
     is_internal: bool = False
     host: str = "127.0.0.1"
-    sasl: PlainExchange | None = None
+    sasl: SaslServer | None = None
     remembered: Any = None
     is_closed: bool = False
     throttled_s: float = 0.0

@@ -15,7 +15,7 @@ class FixedPeers(Peers):
     """Whoever is registered answers ``verdict``."""
 
     def __init__(self, zookeeper: ZooKeeper, node_id: int, verdict: PeerVerdict) -> None:
-        super().__init__(zookeeper, node_id, "cluster", listener="INTERNAL", secret=None)
+        super().__init__(zookeeper, node_id, "cluster", listener="INTERNAL", login=None)
         self.verdict = verdict
 
     async def ask(self, peer: RegisteredPeer) -> PeerAnswer:

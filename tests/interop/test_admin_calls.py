@@ -34,12 +34,10 @@ pytestmark = pytest.mark.skipif(is_apache_kafka(), reason="the refusals are ours
 
 Refusals = Mapping[str, str]
 DISABLED = "SECURITY_DISABLED"
-OLD_FOR_LIBRDKAFKA = "_UNSUPPORTED_FEATURE"
 OF_CONFLUENT: Refusals = {
     "create_acls": DISABLED,  # describe_acls is told so, too, and shows an empty list
     "delete_acls": DISABLED,
-    "describe_user_scram_credentials": OLD_FOR_LIBRDKAFKA,
-    "alter_user_scram_credentials": OLD_FOR_LIBRDKAFKA,
+    "alter_user_scram_credentials": "RESOURCE_NOT_FOUND",  # there is no such user
 }
 OLD_FOR_KAFKA_PYTHON = "IncompatibleBrokerVersion"
 OF_KAFKA_PYTHON: Refusals = {
@@ -52,8 +50,6 @@ OF_KAFKA_PYTHON: Refusals = {
     "create_acls": "SecurityDisabledError",
     "describe_acls": "SecurityDisabledError",
     "delete_acls": "SecurityDisabledError",
-    "describe_user_scram_credentials": OLD_FOR_KAFKA_PYTHON,
-    "alter_user_scram_credentials": OLD_FOR_KAFKA_PYTHON,
 }
 OF_AIOKAFKA: Refusals = {}
 OLD_FOR_FRANZ = "broker is too old"
@@ -68,8 +64,6 @@ OF_FRANZ: Refusals = {
     "CreateACLs": DISABLED,
     "DescribeACLs": DISABLED,
     "DeleteACLs": DISABLED,
-    "DescribeUserSCRAMs": OLD_FOR_FRANZ,
-    "AlterUserSCRAMs": OLD_FOR_FRANZ,
     "DescribeClientQuotas": OLD_FOR_FRANZ,
     "AlterClientQuotas": OLD_FOR_FRANZ,
     "CreateDelegationToken": OLD_FOR_FRANZ,

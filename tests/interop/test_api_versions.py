@@ -26,7 +26,6 @@ VERSIONS: Final = range(5)
 
 _NODES = "asked by nodes: served on the inter-broker listener alone"
 _TOKENS = "delegation tokens are not built"
-_SCRAM = "SCRAM is not built"
 _NEXT_GENERATION = "KIP-848's groups are not built yet"
 
 NOT_OFFERED: Final[Mapping[int, tuple[str, str]]] = {
@@ -39,8 +38,6 @@ NOT_OFFERED: Final[Mapping[int, tuple[str, str]]] = {
     39: ("RenewDelegationToken", _TOKENS),
     40: ("ExpireDelegationToken", _TOKENS),
     41: ("DescribeDelegationToken", _TOKENS),
-    50: ("DescribeUserScramCredentials", _SCRAM),
-    51: ("AlterUserScramCredentials", _SCRAM),
     56: ("AlterPartition", _NODES),
     58: ("Envelope", "asked by brokers of a KRaft controller: there is none"),
     67: ("AllocateProducerIds", _NODES),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from barnabas.broker.handlers import sasl
+from barnabas.broker.handlers import sasl as sasl_handlers
 from barnabas.broker.handlers.api_versions import ApiVersionsHandler
 from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.lifecycle.peer_compatibility import (
@@ -21,12 +21,13 @@ from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
-from barnabas.broker.security.inter_broker_client import NODE_USER
 from barnabas.broker.settings.node_config import NetworkSettings
+from barnabas.broker.settings.sasl_settings import NODES_MECHANISMS
 from barnabas.client.zookeeper.interface import ensure
 from barnabas.console.development.ports import LOOPBACK, free_ports
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.zookeeper import znodes
+from tests.harness.sasl_terms import login_of_node, terms_of_nodes
 from tests.sim.simulated_zookeeper import SimEnsemble
 
 OURS = 2
@@ -44,20 +45,24 @@ BETWEEN_NODES = (
 
 @contextlib.asynccontextmanager
 async def node(
-    secret: str | None = None, *, cluster: str = CLUSTER, lacking: ApiKey | None = None
+    secret: str | None = None,
+    *,
+    cluster: str = CLUSTER,
+    lacking: ApiKey | None = None,
+    mechanisms: Sequence[str] = NODES_MECHANISMS,
 ) -> AsyncIterator[int]:
     """The inter-broker listener of a node; its port."""
     async with asyncio.TaskGroup() as tasks:
         dispatcher = Dispatcher(tasks)
         dispatcher.register(ApiVersionsHandler(dispatcher.supported_versions).handlers())
-        dispatcher.register(sasl.handlers())
+        dispatcher.register(sasl_handlers.handlers())
         dispatcher.register(MetadataHandler(MetadataCache(), cluster, create=None).handlers())
         for key in BETWEEN_NODES:
             if key is not lacking:
                 dispatcher.register({key: lambda call: None})
-        passwords: Mapping[str, str] | None = {NODE_USER: secret} if secret else None
+        sasl = terms_of_nodes(secret, CLUSTER, mechanisms)
         limits = Limits(NetworkSettings())
-        listener = Listener("INTERNAL", dispatcher, limits, is_internal=True, passwords=passwords)
+        listener = Listener("INTERNAL", dispatcher, limits, is_internal=True, sasl=sasl)
         port = await listener.bind(LOOPBACK, 0)
         listener.serve()
         yield port
@@ -65,11 +70,17 @@ async def node(
 
 
 async def answer(
-    port: int, *, secret: str | None = None, listener: str = "INTERNAL", theirs: str = "INTERNAL"
+    port: int,
+    *,
+    secret: str | None = None,
+    listener: str = "INTERNAL",
+    theirs: str = "INTERNAL",
+    mechanisms: Sequence[str] = NODES_MECHANISMS,
 ) -> PeerAnswer:
     """What comes of asking the node at this port."""
     zookeeper = SimEnsemble(asyncio.get_running_loop()).connect()
-    peers = Peers(zookeeper, OURS, CLUSTER, listener=listener, secret=secret)
+    login = login_of_node(secret, CLUSTER, mechanisms)
+    peers = Peers(zookeeper, OURS, CLUSTER, listener=listener, login=login)
     registration = znodes.BrokerRegistration(endpoints={theirs: (LOOPBACK, port)}, timestamp=0)
     return await peers.ask(RegisteredPeer(THEIRS, 7, registration))
 
@@ -78,6 +89,22 @@ async def answer(
 async def test_nodes_of_one_secret_or_of_none_accept_each_other(secret: str | None) -> None:
     async with node(secret) as port:
         assert await answer(port, secret=secret) == PeerAnswer(PeerVerdict.ACCEPTED)
+
+
+@pytest.mark.parametrize("theirs", [("PLAIN",), ("PLAIN", "SCRAM-SHA-512")])
+async def test_a_node_that_speaks_only_plain_is_spoken_to_as_before(theirs: list[str]) -> None:
+    """S71: an older node during a rolling upgrade, or a broker of Kafka's own."""
+    async with node("secret", mechanisms=theirs) as port:
+        found = await answer(port, secret="secret")
+        assert found == PeerAnswer(PeerVerdict.ACCEPTED)
+        assert await answer(port, secret="secret", mechanisms=("PLAIN",)) == found
+
+
+async def test_a_node_that_may_not_speak_plain_says_which_mechanisms_it_met() -> None:
+    async with node("secret", mechanisms=("PLAIN",)) as port:
+        found = await answer(port, secret="secret", mechanisms=("SCRAM-SHA-512",))
+    assert found.verdict is PeerVerdict.REFUSED
+    assert "offers: PLAIN" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -138,5 +165,5 @@ async def test_a_registration_that_no_session_holds_keeps_no_start_waiting() -> 
     await ensure(zookeeper, znodes.BROKER_IDS)
     registration = znodes.BrokerRegistration(endpoints={"INTERNAL": (LOOPBACK, 1)}, timestamp=0)
     await zookeeper.create(znodes.broker_path(THEIRS), registration.to_json())
-    peers = Peers(zookeeper, OURS, CLUSTER, listener="INTERNAL", secret=None)
+    peers = Peers(zookeeper, OURS, CLUSTER, listener="INTERNAL", login=None)
     assert not await peers.await_acceptance()

@@ -16,11 +16,10 @@ from barnabas.broker.net import connection_timeouts
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import LIST_BYTES_MAX, Limits
 from barnabas.broker.net.listener import Listener
-from barnabas.broker.security.sasl import PlainExchange, Stage
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.codec.compiler import encode
-from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     api_versions,
     list_groups,
@@ -28,6 +27,7 @@ from barnabas.protocol.messages import (
     sasl_handshake,
     stop_replica,
 )
+from tests.harness.sasl_terms import terms
 from tests.net.client import RawClient
 
 SECRET = {"barnabas": "s3cret"}
@@ -69,7 +69,7 @@ async def listeners() -> AsyncIterator[StartedListeners]:
         opened = StartedListeners(
             Listener("CLIENT", dispatcher, limits),
             Listener("INTERNAL", dispatcher, limits, is_internal=True),
-            Listener("INTERNAL", dispatcher, limits, is_internal=True, passwords=SECRET),
+            Listener("INTERNAL", dispatcher, limits, is_internal=True, sasl=terms(SECRET)),
             principals,
         )
         for listener in (opened.client, opened.internal, opened.secret):
@@ -215,38 +215,3 @@ async def test_a_stranger_has_to_authenticate_in_time(
     client = await RawClient.open(listeners.secret.port)
     assert await client.is_closed()
     await client.close()
-
-
-@pytest.mark.parametrize(
-    "token",
-    [
-        b"somebody\0barnabas\0s3cret",
-        b"\0nobody\0s3cret",
-        b"\0nobody\0",
-        b"\0barnabas\0",
-        b"\0barnabas\0s3cret\0",
-        b"\0\xff\0s3cret",
-    ],
-)
-def test_a_token_must_name_its_user_and_nobody_else(token: bytes) -> None:
-    exchange = PlainExchange(SECRET)
-    exchange.choose("PLAIN", 1)
-    with pytest.raises(Refused, match="wrong name or password"):
-        exchange.authenticate(token)
-    assert exchange.stage is Stage.FAILED
-    with pytest.raises(Refused):
-        exchange.authenticate(b"\0barnabas\0s3cret")
-    assert exchange.principal == "User:ANONYMOUS"
-
-
-def test_a_token_without_a_handshake_is_out_of_place() -> None:
-    exchange = PlainExchange(SECRET)
-    with pytest.raises(Refused, match="ILLEGAL_SASL_STATE"):
-        exchange.authenticate(b"\0barnabas\0s3cret")
-
-
-def test_a_second_handshake_is_out_of_place() -> None:
-    exchange = PlainExchange(SECRET)
-    exchange.choose("PLAIN", 1)
-    with pytest.raises(Refused, match="ILLEGAL_SASL_STATE"):
-        exchange.choose("PLAIN", 1)

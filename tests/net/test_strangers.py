@@ -12,16 +12,19 @@ import pytest
 from barnabas.broker.handlers import sasl as sasl_handlers
 from barnabas.broker.handlers.call import Call
 from barnabas.broker.net.dispatch import Dispatcher
-from barnabas.broker.net.limits import UNAUTHENTICATED_BYTES_MAX, Limits
+from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
 from barnabas.broker.net.strangers import STRANGERS_BYTES_MAX
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import list_groups
+from tests.harness.sasl_terms import terms
 from tests.net.client import RawClient, until
 from tests.net.test_rights import SECRET, authenticated
 
 LIST = (list_groups.ListGroupsRequest(), 2)
+TOKEN_BYTES_MAX = 512 << 10
+"""What sasl.server.max.receive.size is by default."""
 
 
 def listed(call: Call) -> list_groups.ListGroupsResponse:
@@ -54,7 +57,7 @@ async def asking() -> AsyncIterator[Asking]:
         dispatcher, limits = Dispatcher(tasks), Limits(NetworkSettings(max_connections=6))
         dispatcher.register(sasl_handlers.handlers())
         dispatcher.register({ApiKey.LIST_GROUPS: listed})
-        node = Asking(Listener("CLIENT", dispatcher, limits, passwords=SECRET), limits)
+        node = Asking(Listener("CLIENT", dispatcher, limits, sasl=terms(SECRET)), limits)
         await node.listener.bind("127.0.0.1", 0)
         node.listener.serve()
         yield node
@@ -88,10 +91,10 @@ async def test_s75_frames_of_strangers_are_held_apart_from_those_of_others(
     asking: Asking,
 ) -> None:
     client = await asking.connect()
-    half = struct.pack(">i", UNAUTHENTICATED_BYTES_MAX) + bytes(UNAUTHENTICATED_BYTES_MAX // 2)
+    half = struct.pack(">i", TOKEN_BYTES_MAX) + bytes(TOKEN_BYTES_MAX // 2)
     client.writer.write(half)
     pool = asking.limits.stranger_requests[False]
-    await until(lambda: pool.used >= UNAUTHENTICATED_BYTES_MAX // 2)
+    await until(lambda: pool.used >= TOKEN_BYTES_MAX // 2)
     assert asking.limits.requests.used == 0
     assert pool.bytes_max == STRANGERS_BYTES_MAX
     await client.close()

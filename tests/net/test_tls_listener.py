@@ -32,6 +32,7 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch, list_groups, produce
 from tests.harness.certificates import Authority
+from tests.harness.sasl_terms import terms
 from tests.net.client import RawClient, until
 from tests.net.conftest import ListeningNode, Start
 
@@ -362,7 +363,7 @@ async def test_who_proves_nothing_after_its_handshake_is_gone(
     start: Start, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_timeouts, "AUTHENTICATION_S", 0.5)
-    node = await start(tls=world.tls(), passwords={"u": "p"})
+    node = await start(tls=world.tls(), sasl=terms({"u": "p"}))
     client = await node.connect(world.client())
     async with asyncio.timeout(ANSWER_S):
         assert await client.is_closed()

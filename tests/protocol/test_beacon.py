@@ -69,6 +69,17 @@ def test_a_beacon_made_with_another_secret_is_refused() -> None:
         CODEC.decode(BeaconCodec(CLUSTER, "other").encode(beacon()))
 
 
+def test_a_beacon_made_with_the_previous_secret_is_accepted_while_it_is_replaced() -> None:
+    """docs/spec/security.md §6 (S73)."""
+    replaced = BeaconCodec(CLUSTER, "new", "secret")
+    assert replaced.decode(CODEC.encode(beacon())) == beacon()
+    assert replaced.decode(BeaconCodec(CLUSTER, "new").encode(beacon())) == beacon()
+    with pytest.raises(BadBeacon, match="secret"):
+        CODEC.decode(replaced.encode(beacon()))
+    with pytest.raises(BadBeacon, match="secret"):
+        replaced.decode(BeaconCodec(CLUSTER, "other").encode(beacon()))
+
+
 def test_a_beacon_of_another_cluster_with_the_same_secret_is_refused() -> None:
     other = BeaconCodec("another", "secret")
     with pytest.raises(BadBeacon, match="another"):

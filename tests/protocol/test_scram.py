@@ -1,4 +1,4 @@
-"""SCRAM, both sides. Source: RFC 7677 §3; docs/spec/security.md §2 (S29 to S31)."""
+"""SCRAM, both sides. Source: RFC 7677, section 3; docs/spec/security.md §2 (S29 to S31)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def begun(first: bytes = b"n,,n=alice,r=abc") -> tuple[ServerExchange, str]:
 
 
 def proof(bare: str, server_first: str, without_proof: str, password: str = "secret") -> str:
-    """What RFC 5802 §3 wants behind ``p=``, written down once more."""
+    """What section 3 of RFC 5802 wants behind ``p=``, written down once more."""
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), SALT, 4096)
     client_key = hmac.digest(salted, b"Client Key", "sha256")
     stored_key = hashlib.sha256(client_key).digest()

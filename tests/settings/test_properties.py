@@ -11,6 +11,7 @@ from barnabas.broker.settings.properties import (
     from_environment,
     parse_properties,
     property_line,
+    unread_files,
 )
 from barnabas.protocol.settings import ConfigError
 
@@ -71,3 +72,10 @@ def test_what_kubernetes_says_of_a_service_named_kafka_is_no_setting() -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_line_that_is_written_is_read_again_but_for_spaces_around_it(value: str) -> None:
     assert parse_properties(property_line("a.name", value))["a.name"].strip() == value.strip()
+
+
+def test_a_jaas_file_that_java_would_read_is_warned_of() -> None:
+    """docs/spec/security.md §2 (S27): who counts on it would find nobody let in."""
+    (warning,) = unread_files({"KAFKA_OPTS": "-Djava.security.auth.login.config=/etc/jaas.conf"})
+    assert warning.startswith("KAFKA_OPTS: names a JAAS file, which is not read")
+    assert list(unread_files({"KAFKA_OPTS": "-Xmx1g"})) == []

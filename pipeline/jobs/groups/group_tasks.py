@@ -118,6 +118,7 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
 async def _open(client_config: TaskClientConfig) -> TaskClients:
     config = ClientConfig(
         client_id=client_config.client_id,
+        sasl_mechanism=client_config.address.mechanism,
         sasl_username=client_config.address.username,
         sasl_password=client_config.address.password,
         api_timeout_ms=_TIMEOUT_MS,

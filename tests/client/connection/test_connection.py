@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.connection.connection import Connection
+from barnabas.client.connection.sasl_login import SaslLogin
 from barnabas.client.errors import (
     AuthenticationFailed,
     Disconnected,
@@ -236,7 +237,7 @@ def _plain(user: str, password: str) -> dict[ApiKey, Any]:
 async def test_a_name_and_password_open_a_guarded_listener() -> None:
     async with (
         scripted_broker(_plain("ann", "secret")) as broker,
-        await _open(broker, sasl=("ann", "secret")) as connection,
+        await _open(broker, sasl=SaslLogin("ann", "secret")) as connection,
     ):
         assert not connection.is_closed
         assert len(broker.seen) == 2
@@ -245,7 +246,7 @@ async def test_a_name_and_password_open_a_guarded_listener() -> None:
 async def test_a_wrong_password_is_an_error_of_its_own() -> None:
     async with scripted_broker(_plain("ann", "secret")) as broker:
         with pytest.raises(AuthenticationFailed) as failure:
-            await _open(broker, sasl=("ann", "guess"))
+            await _open(broker, sasl=SaslLogin("ann", "guess"))
     assert failure.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert not failure.value.retriable
 

@@ -292,6 +292,10 @@ def test_name_and_password_come_out_of_kafkas_own_setting() -> None:
     found = topic_options(told, is_stream=False)
 
     assert found.address == ClusterAddress("127.0.0.1:9092", "a", "b;c")
+    scram = topic_options({**told, "kafka.sasl.mechanism": "SCRAM-SHA-512"}, is_stream=False)
+    assert scram.address == ClusterAddress("127.0.0.1:9092", "a", "b;c", "SCRAM-SHA-512")
+    with pytest.raises(BadOption, match="GSSAPI is not supported here"):
+        topic_options({**told, "kafka.sasl.mechanism": "GSSAPI"}, is_stream=False)
 
 
 def test_modes_and_columns_are_checked() -> None:

@@ -1,0 +1,93 @@
+"""Which proof each listener of a node asks for: mechanisms, passwords and credentials, together.
+
+Source: docs/spec/security.md §2 and §6 (S71).
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from barnabas.broker.settings.node_config import NodeConfig
+from barnabas.broker.settings.sasl_settings import PLAIN, ListenerSasl
+from barnabas.protocol.scram import MECHANISMS
+
+from .cluster_secret import NODE_USER, ClusterSecret
+from .credential_cache import CredentialCache
+from .exchange import Exchange
+from .failure_delays import FailureDelays
+from .plain import Passwords, PlainExchange
+from .sasl import SaslTerms
+from .scram import FindCredentials, ScramExchange
+
+_DECOY_LABEL: Final = b"barnabas decoy salts of users"
+
+
+class ListenerTerms:
+    """Makes the terms of listeners; what they share is of the node."""
+
+    def __init__(
+        self, config: NodeConfig, secret: ClusterSecret | None, credentials: CredentialCache
+    ) -> None:
+        self._inner = config.inter_broker_listener
+        self._receive_bytes_max = config.sasl.receive_bytes_max
+        self._secret = secret
+        self._credentials = credentials
+        self._delays = FailureDelays(config.sasl.failure_delay_ms)
+        self._passwords: list[Passwords] = []
+        # Of the cluster where nodes share a secret: a decoy that differs from node to node, where
+        # a real salt does not, would give itself away.
+        seed = secret.decoy_secret if secret is not None else secrets.token_bytes(64)
+        self._decoy_secret = hmac.digest(seed, _DECOY_LABEL, "sha512")
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        """Logins by listener, mechanism and result."""
+
+    def of(self, listener: str, sasl: ListenerSasl | None) -> SaslTerms | None:
+        """What a listener asks for; None where it asks for nothing."""
+        if sasl is None:
+            return None
+        made = self._of_nodes(sasl) if listener == self._inner else self._of_users(sasl)
+        return SaslTerms(
+            listener=listener,
+            mechanisms=made,
+            delays=self._delays,
+            session_ms=sasl.session_ms,
+            receive_bytes_max=self._receive_bytes_max,
+            counts=self.counts,
+        )
+
+    def close(self) -> None:
+        """Give back what checking passwords took."""
+        for passwords in self._passwords:
+            passwords.close()
+
+    def _of_nodes(self, sasl: ListenerSasl) -> Mapping[str, Callable[[], Exchange]]:
+        secret = self._secret
+        assert secret is not None, "the settings were judged"
+        passwords = {NODE_USER: secret.passwords}
+        return self._mechanisms(sasl, passwords, secret.find_credentials, secret.decoy_secret)
+
+    def _of_users(self, sasl: ListenerSasl) -> Mapping[str, Callable[[], Exchange]]:
+        passwords = {name: (password,) for name, password in sasl.passwords.items()}
+        return self._mechanisms(sasl, passwords, self._credentials.find, self._decoy_secret)
+
+    def _mechanisms(
+        self,
+        sasl: ListenerSasl,
+        users: Mapping[str, Sequence[str]],
+        find: FindCredentials,
+        decoy_secret: bytes,
+    ) -> Mapping[str, Callable[[], Exchange]]:
+        made: dict[str, Callable[[], Exchange]] = {}
+        for mechanism in sasl.mechanisms:
+            if mechanism == PLAIN:
+                passwords = Passwords(users)
+                self._passwords.append(passwords)
+                made[mechanism] = partial(PlainExchange, passwords)
+            else:
+                made[mechanism] = partial(ScramExchange, MECHANISMS[mechanism], find, decoy_secret)
+        return made
