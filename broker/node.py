@@ -22,6 +22,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
 )
 
+from .authorizer.access_control import AccessControl
 from .controller.auto_topic_creation import AutoTopicCreation
 from .controller.control_request_latency import timed
 from .controller.controller import Controller
@@ -117,6 +118,7 @@ class Node:
         self._quotas = self._build_quotas()
         self._log_dir_events = LogDirEvents(zookeeper, identity.node_id)
         self._replicas = self._build_replicas()
+        self._acls = self._build_access_control()
         self._damaged_replicas = DamagedReplicas(self._replicas, self._log_dir_events.notify)
         self._stray_replicas = StrayReplicas(
             identity.node_id, logs, self._replicas, self._metadata, zookeeper
@@ -135,6 +137,19 @@ class Node:
         self._controlled_shutdown = self._build_controlled_shutdown()
         self._metrics = NodeMetrics(config.metrics)
         self._connect_callbacks()
+
+    def _build_access_control(self) -> AccessControl | None:
+        """None where no authorizer is configured: then nothing is asked for any request."""
+        settings = self.config.authorizer
+        if not settings.is_on:
+            return None
+        return AccessControl(
+            settings,
+            self._zookeeper,
+            now=self._loop.time,
+            now_ms=self._now_ms,
+            rng=self._rng,
+        )
 
     def _build_topic_creator(self) -> TopicCreator:
         return TopicCreator(
@@ -363,9 +378,12 @@ class Node:
                 self._node_configs.load,
                 self._quotas.store.load,
                 self._security.credentials.load,
+                *([self._acls.load] if self._acls else []),
                 self._campaign,
             ],
         )
+        if self._acls:
+            await self._acls.load()
         await self._register()
         await self._coordinator_host.topic.look()
         await self._transaction_host.topic.look()
@@ -395,6 +413,7 @@ class Node:
             "log compaction": self._cleaner.run,
             "listeners": lambda: self._listener_reconfiguration.run(registration),
             "topic settings": self._topic_configs.run,
+            **({"access control": self._acls.run} if self._acls else {}),
             "topic creation": self._auto_topic_creation.run,
             "groups": self._coordinator_host.groups.run,
             "offsets topic": self._coordinator_host.topic.run,
@@ -481,6 +500,7 @@ class Node:
             transactions=self._transaction_host.transactions,
             login=self._security.login,
             logins=self._security.terms.counts,
+            acls=self._acls,
         )
 
     def _duties(self) -> dict[str, Latency]:
@@ -561,6 +581,7 @@ class Node:
             check_listeners=self._check_listeners,
             fetch_sessions=self._fetch_sessions,
             quotas=self._quotas,
+            acls=self._acls,
         )
 
     async def _check_listeners(self, config: NodeConfig) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.broker.handlers import authorization
 from barnabas.broker.net import request_order
 from barnabas.broker.settings.dynamic_settings import scope_of
 from barnabas.broker.settings.log_config import BROKER_SYNONYMS, FOREVER, LogConfig
@@ -109,6 +110,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "wire.md": {"order": order_table},
     "architecture.md": {"files": file_map},
+    "security.md": {"matrix": lambda: authorization.table().rstrip("\n")},
     "client/producer.md": {"settings": table_of(ProducerConfig)},
     "client/consumer.md": {"settings": table_of(ConsumerConfig, FetchConfig)},
 }

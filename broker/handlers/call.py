@@ -23,10 +23,16 @@ class Peer(Protocol):
     """How far the peer has proved who it is; None on a listener that asks for no proof."""
     remembered: Any
     """Whatever the handlers of groups keep about this connection between two requests."""
+    decisions: Any
+    """What the authorizer decided for this connection; None before the first decision."""
 
     @property
     def principal(self) -> str:
         """``User:ANONYMOUS`` until somebody authenticated."""
+
+    @property
+    def is_node(self) -> bool:
+        """Whether it has proved to be a node of this cluster."""
 
     def has_left(self) -> bool:
         """Whether the peer has closed its side already: nobody waits for an answer."""

@@ -13,7 +13,6 @@ Source: docs/spec/log.md §6.1 to §6.3 (bounds, sizes); docs/spec/cluster.md §
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar, cast
@@ -22,7 +21,6 @@ from barnabas.broker.quota.replication_quotas import ReplicationQuota
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.purgatory import DelayedFetch
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.storage.recovery.damage import suspect
 from barnabas.broker.storage.segment.file_slice import FileSlice
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -47,16 +45,17 @@ from .follower_fetch import (
     divergence,
     is_at_ease,
     is_position,
+    may_not_follow,
     poses_as_follower,
     read_tail,
     refuse_follower,
+    suspect_repeated_read,
 )
+from .guards import READ_TOPIC, GuardContext
 from .old_format_fetch import WAIT_S_MAX, OldFormatFetch
 from .read_committed import note_aborted, wants_committed
 from .stale_leaders import StaleLeaders
 from .throttled_followers import ThrottledFollowers
-
-log = logging.getLogger(__name__)
 
 SIZE_RULES_SINCE = 3
 """From here the first batch is whole even when it is larger than the limits (KIP-74)."""
@@ -92,8 +91,10 @@ class FetchHandler:
         stale_leaders: StaleLeaders,
         conversions: ConversionProcess | None = None,
         leader_quota: ReplicationQuota | None = None,
+        rights: GuardContext | None = None,
     ) -> None:
-        """``leader_quota`` None: no follower is ever held back."""
+        """None: no follower is ever held back; everybody may read everything."""
+        self._rights = rights
         self._replicas = replicas
         self._read_requested = self._read_some
         if leader_quota is not None:
@@ -142,7 +143,7 @@ class FetchHandler:
         names = self._topic_ids.name(call)
         # A replica id on a client's listener would move the high watermark by a lie: records would
         # be acknowledged that no replica has (docs/spec/cluster.md §3.5).
-        if poses_as_follower(call):
+        if poses_as_follower(call) or may_not_follow(self._rights, call):
             return self._topic_ids.tell_leaders(call, self._refused(call))
         try:
             context = self._sessions.begin(request, names)
@@ -172,6 +173,8 @@ class FetchHandler:
     def _refuse_one(self, call: Call, read: PartitionRead) -> None:
         try:
             self._check_id(call, read)
+            if self._rights is not None:
+                raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             refuse_follower(self._replicas, read)
         except Refused as refusal:
             _refuse(read.result, refusal.code, call.version)
@@ -325,7 +328,8 @@ class FetchHandler:
         """Serve a consumer that names very many, or has a large session; others in between."""
         request: messages.FetchRequest = call.request
         names = await self._topic_ids.name_in_turns(call)
-        is_refused = poses_as_follower(call)  # from version 15 on it shows by now only
+        # From version 15 on it shows by now only.
+        is_refused = poses_as_follower(call) or may_not_follow(self._rights, call)
         # No session is ever made for who poses as a follower, so there is none to continue.
         if is_refused and request.session_epoch > FIRST_EPOCH:
             return messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -463,6 +467,8 @@ class FetchHandler:
         result.aborted_transactions = result.aborted_transactions and []
         try:
             self._check_id(call, read)
+            if self._rights is not None and call.request.replica_id < 0:
+                self._check_right(self._rights, call, read)
             # The epoch is checked before anything is told: a client with newer metadata than this
             # node learns that its leader is elsewhere, instead of an offset that is out of range
             # (KIP-320).
@@ -490,7 +496,7 @@ class FetchHandler:
                 )
                 result.records = cast("bytes", found)  # a slice is for net/file_sender.py
                 if found and call.request.replica_id >= 0:
-                    _suspect_repeated_read(partition, call.request.replica_id, asked.fetch_offset)
+                    suspect_repeated_read(partition, call.request.replica_id, asked.fetch_offset)
                 note_aborted(partition, asked.fetch_offset, result)
         except Refused as refusal:
             code = refusal.code
@@ -498,6 +504,14 @@ class FetchHandler:
             if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_doubtful(call, read):
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             _refuse(result, code, call.version)
+
+    def _check_right(self, rights: GuardContext, call: Call, read: PartitionRead) -> None:
+        """Raises Refused(29); asked of each partition of a session, each time it is read.
+
+        A request that waits is asked again when it wakes, since the right may be gone by then.
+        """
+        if not rights.may(call, READ_TOPIC, read.topic):
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def _is_doubtful(self, call: Call, read: PartitionRead) -> bool:
         """Whether a consumer's position may be right though this node's log does not have it."""
@@ -523,20 +537,6 @@ def is_read_to_the_end(partition: Partition, read: PartitionRead) -> bool:
     if result.error_code or result.diverging_epoch is not None:
         return False
     return bool(result.records) or read.partition.fetch_offset >= partition.log.end_offset
-
-
-def _suspect_repeated_read(partition: Partition, node: int, offset: int) -> None:
-    """Reads verify no checksums: one who is given the same over and over may have found one wrong.
-
-    Then this copy is verified, and what proves to be damaged is treated as if a reader met it.
-    """
-    if partition.followers.was_given(node, offset):
-        log.warning(
-            "verifies its own copy: a follower asks for the same again and again %s node=%d "
-            "offset=%d",
-            *(partition, node, offset),
-        )
-        suspect(partition.log, offset)
 
 
 def _refuse(result: messages.PartitionResult, code: ErrorCode, version: int) -> None:

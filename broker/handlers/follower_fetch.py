@@ -6,13 +6,19 @@ docs/spec/reliability.md §8.2 (fake follower, CVE-2018-1288).
 
 from __future__ import annotations
 
+import logging
+
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.storage.recovery.damage import suspect
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
 from .call import Call
 from .fetch_sessions import PartitionRead
+from .guards import CLUSTER_ACTION, GuardContext
+
+log = logging.getLogger(__name__)
 
 UNKNOWN_REPLICA = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH)
 """What a node is told that asks as a follower of a partition it has no replica of."""
@@ -24,6 +30,13 @@ CONSUMER = -1
 def poses_as_follower(call: Call) -> bool:
     """Whether a replica id was given on a listener of clients, who have none."""
     return call.request.replica_id >= 0 and not call.peer.is_internal
+
+
+def may_not_follow(rights: GuardContext | None, call: Call) -> bool:
+    """Whether a replica id was given by somebody who has no right to act as a node."""
+    return (
+        rights is not None and call.request.replica_id >= 0 and not rights.may(call, CLUSTER_ACTION)
+    )
 
 
 def take_for_consumer(call: Call) -> None:
@@ -120,3 +133,17 @@ def read_tail(replicas: ReplicaManager, node: int, read: PartitionRead, bytes_ma
     result.log_start_offset = log.start_offset
     result.records = records
     return True
+
+
+def suspect_repeated_read(partition: Partition, node: int, offset: int) -> None:
+    """Reads verify no checksums: one who is given the same over and over may have found one wrong.
+
+    Then this copy is verified, and what proves to be damaged is treated as if a reader met it.
+    """
+    if partition.followers.was_given(node, offset):
+        log.warning(
+            "verifies its own copy: a follower asks for the same again and again %s node=%d "
+            "offset=%d",
+            *(partition, node, offset),
+        )
+        suspect(partition.log, offset)

@@ -18,20 +18,23 @@ from barnabas.broker.metadata.metadata_cache import (
 )
 from barnabas.broker.quota.controller_mutation import ControllerMutationQuotas
 from barnabas.coordinator.ports import STATE_TOPICS
+from barnabas.protocol.acl import ResourceType
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import metadata
 from barnabas.protocol.names import INTERNAL_TOPICS, is_internal, topic_problem
 
+from .administration_guards import cluster_operations
 from .call import Call, Handler
 from .cooperative import Turn, in_turns, run_to_end
+from .guards import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, GuardContext, visible
 from .throttled_calls import mutation_quota, throttled
 
 LISTENER_NOT_FOUND_SINCE: Final = 6
 LOOKUP_BY_ID_SINCE: Final = 12
 TOPIC_OPERATIONS: Final = 3576
 CLUSTER_OPERATIONS: Final = 8096
-"""Everything that may be done to a topic, to the cluster: nobody forbids anything yet."""
+"""Everything that may be done to a topic, to the cluster: where nobody forbids anything."""
 UNTOLD: Final = -(2**31)
 NOT_SERVED: Final = INTERNAL_TOPICS - STATE_TOPICS
 """Never made like an ordinary topic because a client, such as sarama, asks for it by name."""
@@ -52,15 +55,18 @@ class MetadataHandler:
         create: Callable[[str], bool | None] | None,
         mutations: ControllerMutationQuotas | None = None,
         partitions: int = 1,
+        rights: GuardContext | None = None,
     ) -> None:
         """``create`` has a missing topic created soon; None when that is switched off.
 
         It says whether that was not asked for already: then ``partitions`` count as changes of
-        whoever asked, where ``mutations`` bind that client.
+        whoever asked, where ``mutations`` bind that client. ``rights`` None: everybody may see and
+        do everything.
         """
         self._mutations = mutations
         self._partitions = partitions
         self._cache = cache
+        self._rights = rights
         self._cluster_id = cluster_id
         self._create = create
 
@@ -88,8 +94,8 @@ class MetadataHandler:
         request: metadata.MetadataRequest = call.request
         view = _View(self._cache.snapshot, call.peer.listener, call.version)
         topics, turn = [], Turn()
-        for topic in (yield from self._topics(request, view, turn)):
-            topics.append(self._with_operations(request, topic()))
+        for topic in (yield from self._topics(call, view, turn)):
+            topics.append(self._with_operations(call, topic()))
             if turn.is_over(1 + len(topics[-1].partitions)):
                 yield
         include_cluster = request.include_cluster_authorized_operations
@@ -98,7 +104,7 @@ class MetadataHandler:
             cluster_id=self._cluster_id,
             controller_id=controller_id(view.snapshot),
             topics=topics,
-            cluster_authorized_operations=CLUSTER_OPERATIONS if include_cluster else UNTOLD,
+            cluster_authorized_operations=self._operations(call) if include_cluster else UNTOLD,
         )
         if view.created:
             quota = mutation_quota(self._mutations, call, strict_since=None)
@@ -106,20 +112,32 @@ class MetadataHandler:
             throttled(call, answer, quota.throttle_ms)
         return answer
 
-    def _with_operations(
-        self, request: metadata.MetadataRequest, topic: metadata.TopicResult
-    ) -> metadata.TopicResult:
-        if request.include_topic_authorized_operations and not topic.error_code:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    def _operations(self, call: Call) -> int:
+        return (
+            CLUSTER_OPERATIONS if self._rights is None else cluster_operations(call, self._rights)
+        )
+
+    def _with_operations(self, call: Call, topic: metadata.TopicResult) -> metadata.TopicResult:
+        if call.request.include_topic_authorized_operations and not topic.error_code:
+            assert topic.name is not None, "known"
+            topic.topic_authorized_operations = (
+                TOPIC_OPERATIONS
+                if self._rights is None
+                else self._rights.authorizer.operations(call.peer, ResourceType.TOPIC, topic.name)
+            )
         return topic
 
     def _topics(
-        self, request: metadata.MetadataRequest, view: _View, turn: Turn
+        self, call: Call, view: _View, turn: Turn
     ) -> Generator[None, None, Iterable[Callable[[], metadata.TopicResult]]]:
         """What gives each topic that is asked for, once."""
+        request: metadata.MetadataRequest = call.request
         asks_for_all = request.topics is None or (view.version == 0 and not request.topics)
         if asks_for_all or request.topics is None:
-            return (partial(view.topic, name) for name in sorted(view.snapshot.topics))
+            names = sorted(view.snapshot.topics)
+            if self._rights is not None:
+                names = yield from visible(call, self._rights, DESCRIBE_TOPIC, names, str)
+            return (partial(view.topic, name) for name in names)
         may_create = request.allow_auto_topic_creation and self._create is not None
         asked: dict[tuple[str | None, bytes], None] = {}
         for topic in request.topics:
@@ -127,13 +145,36 @@ class MetadataHandler:
             if turn.is_over():
                 yield
         return (
-            partial(view.by_id, topic_id)
+            partial(self._by_id, call, view, topic_id)
             if name is None
-            else partial(self._by_name, view, name, may_create=may_create)
+            else partial(self._by_name, call, view, name, may_create=may_create)
             for name, topic_id in asked
         )
 
-    def _by_name(self, view: _View, name: str, *, may_create: bool) -> metadata.TopicResult:
+    def _by_id(self, call: Call, view: _View, topic_id: bytes) -> metadata.TopicResult:
+        """An id is no secret; the name behind it is, to those who may not describe it."""
+        if self._rights is not None and view.version >= LOOKUP_BY_ID_SINCE:
+            name = view.snapshot.names.get(topic_id)
+            if name is not None and not self._rights.may(call, DESCRIBE_TOPIC, name):
+                result = _unknown(None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                result.topic_id = topic_id
+                return result
+        return view.by_id(topic_id)
+
+    def _may_create(self, call: Call, name: str) -> bool:
+        rights = self._rights
+        return (
+            rights is None
+            or rights.may(call, CREATE_CLUSTER, is_told=False)
+            or rights.may(call, CREATE_TOPIC, name)
+        )
+
+    def _by_name(
+        self, call: Call, view: _View, name: str, *, may_create: bool
+    ) -> metadata.TopicResult:
+        # Before it is looked for: who may not describe it is not told whether it exists.
+        if self._rights is not None and not self._rights.may(call, DESCRIBE_TOPIC, name):
+            return _hidden(name)
         if name in view.snapshot.topics:
             return view.topic(name)
         if topic_problem(name) is not None:
@@ -142,6 +183,8 @@ class MetadataHandler:
             return _unknown(name, ErrorCode.LEADER_NOT_AVAILABLE)
         if not may_create or self._create is None or name in NOT_SERVED:
             return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not self._may_create(call, name):
+            return _hidden(name)
         view.created += bool(self._create(name))
         return _unknown(name, ErrorCode.LEADER_NOT_AVAILABLE)
 
@@ -237,6 +280,13 @@ def controller_id(snapshot: Snapshot) -> int:
     """The controller if its node is live, else -1."""
     known = snapshot.controller_id
     return NO_CONTROLLER if known is None or known not in snapshot.brokers else known
+
+
+def _hidden(name: str) -> metadata.TopicResult:
+    """Nothing of it is told, not even whether it is one of the node's own."""
+    result = _unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    result.is_internal = False
+    return result
 
 
 def _unknown(name: str | None, code: ErrorCode) -> metadata.TopicResult:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from barnabas.broker.authorizer.access_control import AccessControl
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.controller.create_partitions import PartitionCreator
 from barnabas.broker.controller.create_topics import TopicCreator
@@ -35,6 +36,7 @@ from . import sasl
 from .acls import AclsHandler
 from .alter_configs import AlterConfigsHandler
 from .api_versions import ApiVersionsHandler
+from .authorization import guarded
 from .call import Handler, Peer
 from .client_quotas import ClientQuotasHandler
 from .control_plane import ControlPlaneHandler
@@ -50,6 +52,7 @@ from .fetch import FetchHandler
 from .fetch_sessions import FetchSessionCache
 from .fetch_topic_ids import FetchTopicIds
 from .groups import GroupsHandler
+from .guards import GuardContext
 from .leader_hints import LeaderHints
 from .list_offsets import ListOffsetsHandler
 from .metadata import MetadataHandler
@@ -111,6 +114,15 @@ class HandlerDependencies:
     """Raises ConfigError for listeners that could not be bound."""
     fetch_sessions: FetchSessionCache
     quotas: Quotas
+    acls: AccessControl | None
+    """Who may do what; None where no authorizer is configured: then everybody everything."""
+
+    @property
+    def rights(self) -> GuardContext | None:
+        """What guards ask; None where nothing is asked."""
+        if self.acls is None:
+            return None
+        return GuardContext(self.acls.authorizer, lambda: self.controller.is_active, self.metadata)
 
 
 def register_handlers(
@@ -121,7 +133,7 @@ def register_handlers(
     register(sasl.handlers())
     for area in (_records, _groups, _cluster, _administration):
         for handler in area(node):
-            register(handler.handlers())
+            register(guarded(handler.handlers(), node.rights))
 
 
 def _records(node: HandlerDependencies) -> Iterator[ApiHandler]:
@@ -147,6 +159,7 @@ def _records(node: HandlerDependencies) -> Iterator[ApiHandler]:
         topic_ids=FetchTopicIds(node.metadata, leaders),
         stale_leaders=stale_leaders,
         conversions=node.conversions,
+        rights=node.rights,
     )
     yield ListOffsetsHandler(node.replicas, node.conversions)
     yield DeleteRecordsHandler(node.replicas, node.logs.write_log_starts, loop=node.loop)
@@ -167,6 +180,7 @@ def _cluster(node: HandlerDependencies) -> Iterator[ApiHandler]:
         create=node.auto_create,
         mutations=node.quotas.mutations,
         partitions=node.config.topics.num_partitions,
+        rights=node.rights,
     )
     yield DescribeClusterHandler(node.metadata, node.cluster_id)
     yield ControlPlaneHandler(
@@ -209,7 +223,7 @@ def _administration(node: HandlerDependencies) -> Iterator[ApiHandler]:
     )
     yield UpdateFeaturesHandler(is_controller=lambda: controller.is_active)
     yield ClientQuotasHandler(node.quotas.store)
-    yield AclsHandler()
+    yield AclsHandler(node.acls)
     yield ScramUsersHandler(
         node.credentials,
         ScramCredentials(node.zookeeper),

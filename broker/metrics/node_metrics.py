@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from barnabas.broker.authorizer.access_control import AccessControl
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.liveness.liveness import Liveness
 from barnabas.broker.markers.sender import MarkerSender
@@ -32,6 +33,7 @@ from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.transactions.service import TransactionCoordinator
 from barnabas.protocol.settings import declared
 
+from .access_control_families import access_control_families
 from .exposition import family
 from .group_families import coordinator_families, group_families
 from .group_lag_monitor import GroupLagMonitor
@@ -74,6 +76,8 @@ class MetricsSources:
     login: SaslLogin | None
     logins: Mapping[tuple[str, str, str], int]
     """Logins by listener, mechanism and result."""
+    acls: AccessControl | None
+    """None where no authorizer is configured."""
 
 
 class NodeMetrics:
@@ -146,6 +150,7 @@ class NodeMetrics:
         yield from authentication_families(node.logins)
         yield from replica_families(node.replicas, node.isr_manager)
         yield from log_families(node.logs)
+        yield from access_control_families(node.acls)
         yield from verification_families(node.verifier)
         yield from marker_families(node.marker_sender)
         timeout_max_ms = node.config.transactions.timeout_max_ms

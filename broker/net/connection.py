@@ -25,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.broker.handlers.call import PendingResponse
+from barnabas.broker.security.cluster_secret import NODE_USER
 from barnabas.broker.security.sasl import ANONYMOUS, SaslServer, Stage
 from barnabas.broker.security.ssl_contexts import NoPrincipal
 from barnabas.broker.storage.segment.file_slice import FileSlice
@@ -50,6 +51,9 @@ from .small_reads import SmallReceiver
 
 if TYPE_CHECKING:
     from .listener import Listener
+
+NODE_PRINCIPAL = f"User:{NODE_USER}"
+"""Whom the cluster's secret proves."""
 
 Dispatch = Callable[[Frame, "Connection"], ResponseFrame | PendingResponse | None]
 """The dispatcher's, or an authenticator's that stands before it."""
@@ -79,6 +83,7 @@ class Connection(asyncio.Protocol):
         self.is_internal = listener.is_internal
         self.host = ""
         self.remembered: Any = None
+        self.decisions: Any = None
         self.sasl = listener.exchange()
         if self.sasl is not None:
             self._requests = listener.limits.stranger_requests[self.is_internal]
@@ -123,6 +128,18 @@ class Connection(asyncio.Protocol):
     def is_made(self) -> bool:
         """Whether there is a transport; from then on the end of the connection is told to it."""
         return hasattr(self, "_transport")
+
+    @property
+    def is_node(self) -> bool:
+        """Whether the peer has proved to be a node of this cluster, by secret or certificate.
+
+        Without a proof anybody may dial the inter-broker listener.
+        """
+        if not self.is_internal:
+            return False
+        if self.sasl is None:
+            return self._listener.admits_nodes_only
+        return self.sasl.is_proved and self.sasl.principal == NODE_PRINCIPAL
 
     def has_left(self) -> bool:
         """Whether the peer has closed its side, though not all that it sent has been served.

@@ -100,6 +100,11 @@ class Listener:
         """A fresh proof to ask of a peer; None where none is asked."""
         return None if self._sasl is None else SaslServer(self._sasl, self.loop.time)
 
+    @property
+    def admits_nodes_only(self) -> bool:
+        """Whether certificates let nodes in, and nobody else."""
+        return self._node_principals is not None
+
     def certified_principal(self, link: ssl.SSLObject) -> str:
         """Who the peer of a TLS connection is by its certificate; raises NoPrincipal."""
         assert self.tls is not None, "only TLS has certificates"

@@ -17,6 +17,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.transactions.config import TransactionConfig
 from barnabas.protocol.settings import ConfigError, declared, parse
 
+from .authorizer_settings import AuthorizerSettings, check_authorizer
 from .cleaner_settings import CleanerSettings
 from .endpoints import LOCAL_HOST, Endpoint, parse_endpoints, parse_protocol_map
 from .listener_quotas import ListenerQuota, parse_address_quotas, parse_listener_quotas
@@ -69,6 +70,7 @@ SECTIONS: Final[tuple[type[Any], ...]] = (
     CleanerSettings,
     ReplicationSettings,
     LivenessSettings,
+    AuthorizerSettings,
     CoordinatorConfig,
     TransactionConfig,
     MetricsSettings,
@@ -97,6 +99,7 @@ class NodeConfig:
     cleaner: CleanerSettings
     replication: ReplicationSettings
     liveness: LivenessSettings
+    authorizer: AuthorizerSettings
     coordinator: CoordinatorConfig
     transactions: TransactionConfig
     metrics: MetricsSettings
@@ -189,6 +192,7 @@ def _assembled(
         cleaner=parts[CleanerSettings],
         replication=parts[ReplicationSettings],
         liveness=parts[LivenessSettings],
+        authorizer=parts[AuthorizerSettings],
         coordinator=parts[CoordinatorConfig],
         transactions=parts[TransactionConfig],
         metrics=parts[MetricsSettings],
@@ -347,6 +351,18 @@ def _listener_sasl(
     return parse_listener_sasl(values, listeners, inner)
 
 
+def _check_authorizer(
+    settings: AuthorizerSettings, network: NetworkSettings, node: NodeSettings
+) -> None:
+    try:
+        _, listeners, _ = _endpoints(network, node)
+    except ConfigError:
+        return  # told by another check
+    inner = network.inter_broker_listener_name.upper()
+    protocols = {endpoint.listener: endpoint.protocol for endpoint in listeners}
+    check_authorizer(settings, proves_nodes=protocols[inner] != "PLAINTEXT")
+
+
 def _endpoints(
     network: NetworkSettings, node: NodeSettings
 ) -> tuple[NetworkSettings, tuple[Endpoint, ...], Mapping[str, Endpoint]]:
@@ -364,6 +380,7 @@ _CHECKS: Final[tuple[tuple[Callable[..., Any], *tuple[type[Any], ...]], ...]] = 
     (_check_liveness, LivenessSettings, NodeSettings),
     (_check_secret, NodeSettings),
     (check_sasl, SaslSettings),
+    (_check_authorizer, AuthorizerSettings, NetworkSettings, NodeSettings),
 )
 """What must fit together, each with the sections that it looks at."""
 

@@ -187,8 +187,6 @@ replica.alter.log.dirs.io.max.bytes.per.second int>=0 9223372036854775807 cluste
 """
 
 _SECURITY: Final = """\
-allow.everyone.if.no.acl.found bool true
-authorizer.class.name str empty
 delegation.token.master.key password -
 delegation.token.secret.key password -
 principal.builder.class str org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder node
@@ -228,7 +226,6 @@ ssl.keymanager.algorithm str SunX509 node
 ssl.provider str - node
 ssl.secure.random.implementation str - node
 ssl.trustmanager.algorithm str PKIX node
-super.users str -
 zookeeper.set.acl bool false
 zookeeper.ssl.crl.enable bool false
 zookeeper.ssl.ocsp.enable bool false
@@ -249,7 +246,6 @@ zookeeper.metadata.migration.enable bool false
 
 REASONS: Final[Mapping[str, str]] = {
     "alter.config.policy.class.name": "names a Java class, which cannot be loaded here",
-    "authorizer.class.name": "promises security that is not built yet: ACLs",
     "control.plane.listener.name": "is not separate here; see inter.broker.listener.name",
     "controller.listener.names": "belongs to KRaft; see inter.broker.listener.name",
     "controller.quorum.bootstrap.servers": "belongs to KRaft; ZooKeeper elects here",
@@ -273,9 +269,9 @@ REASONS: Final[Mapping[str, str]] = {
 
 HIDDEN_NAMES: Final = frozenset(
     """
-    advertised.host.name advertised.port allow.everyone.if.no.acl.found host.name port
+    advertised.host.name advertised.port host.name port
     quota.consumer.default quota.producer.default replica.lag.max.messages socket.nagle.disable
-    super.users zookeeper.sync.time.ms follower.replication.throttled.rate
+    zookeeper.sync.time.ms follower.replication.throttled.rate
     leader.replication.throttled.rate replica.alter.log.dirs.io.max.bytes.per.second
     """.split()  # noqa: SIM905 - a list literal would fill a page
 )

@@ -1,6 +1,7 @@
 """Admin: topics are created, deleted and described here.
 
-Groups are in group_admin.py, transactions in transaction_admin.py.
+Groups are in group_admin.py, transactions in transaction_admin.py, access control lists in
+acl_admin.py.
 
 Source: docs/spec/protocol.md §2.
 """
@@ -17,12 +18,13 @@ from barnabas.client.errors import raise_for
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import create_topics, delete_topics, metadata
 
+from .acl_admin import AclAdmin
 from .descriptions import NewTopic, PartitionDescription, TopicDescription
 from .group_admin import GroupAdmin
 from .transaction_admin import TransactionAdmin
 
 
-class Admin(GroupAdmin, TransactionAdmin):
+class Admin(AclAdmin, GroupAdmin, TransactionAdmin):
     """Asks and changes what a cluster knows; every call retries as its error codes allow.
 
     Use it in ``async with``, or close it.

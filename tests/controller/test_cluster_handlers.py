@@ -342,7 +342,7 @@ def test_describe_cluster_answers_for_brokers_only(cache: MetadataCache) -> None
 
 
 def test_access_rules_are_refused_one_by_one() -> None:
-    serve = AclsHandler().handlers()
+    serve = AclsHandler(None).handlers()
     listing: Any = serve[ApiKey.DESCRIBE_ACLS](call(describe_acls.DescribeAclsRequest(), 3))
     assert listing.error_code == ErrorCode.SECURITY_DISABLED
     request = create_acls.CreateAclsRequest(creations=[create_acls.Creation()] * 2)

@@ -19,12 +19,11 @@ class SomePeer:
     host: str = "127.0.0.1"
     sasl: SaslServer | None = None
     remembered: Any = None
+    decisions: Any = None
+    principal: str = ANONYMOUS
+    is_node: bool = False
     is_closed: bool = False
     throttled_s: float = 0.0
-
-    @property
-    def principal(self) -> str:
-        return ANONYMOUS
 
     def has_left(self) -> bool:
         return self.is_closed

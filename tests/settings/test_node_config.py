@@ -92,8 +92,43 @@ def test_the_switch_to_kraft_is_refused_with_the_name_to_use_instead() -> None:
 
 def test_a_node_never_runs_more_open_than_its_file_says() -> None:
     with pytest.raises(ConfigError, match=r"authorizer\.class\.name"):
-        config(authorizer_class_name="kafka.security.authorizer.AclAuthorizer")
+        config(authorizer_class_name="org.mine.Authorizer")
     assert load(LEAST | {"zookeeper.set.acl": "false"}).warnings
+
+
+AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+SECRET = {"cluster.secret": "a secret"}
+
+
+def test_access_is_controlled_by_kafkas_names() -> None:
+    """docs/spec/security.md §3 (S39)."""
+    given = {
+        "super.users": " User:alice; User:CN=bob,O=x;",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    node = load(LEAST | AUTHORIZER | SECRET | given)
+    assert node.authorizer.is_on
+    assert node.authorizer.super_user_names == ("User:alice", "User:CN=bob,O=x")
+    assert node.authorizer.allows_unlisted
+    assert not load(LEAST | AUTHORIZER | SECRET).authorizer.allows_unlisted
+    assert not load(LEAST).authorizer.is_on
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (AUTHORIZER, "needs a cluster.secret"),
+        ({"super.users": "User:alice"}, "super.users: promises access control"),
+        ({"allow.everyone.if.no.acl.found": "false"}, "promises access control"),
+        (AUTHORIZER | SECRET | {"super.users": "alice"}, "is no principal"),
+    ],
+)
+def test_access_is_never_less_controlled_than_the_file_says(
+    settings: dict[str, str], reason: str
+) -> None:
+    """docs/spec/security.md §3 (S39, S55)."""
+    with pytest.raises(ConfigError, match=reason):
+        load(LEAST | settings)
 
 
 @pytest.mark.parametrize(

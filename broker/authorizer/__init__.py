@@ -1,0 +1,1 @@
+"""Who may do what: access control lists, as Kafka's AclAuthorizer keeps and judges them."""

@@ -1,0 +1,1 @@
+"""Access control lists on the command line: what is typed, as entries and filters."""
