@@ -45,6 +45,7 @@ OF_KAFKA_PYTHON: Refusals = {
     "describe_topic_partitions": OLD_FOR_KAFKA_PYTHON,  # of Kafka 3.9 with ZooKeeper too
     "list_config_resources": OLD_FOR_KAFKA_PYTHON,  # of Kafka 3.9 too
     "alter_replica_log_dirs": OLD_FOR_KAFKA_PYTHON,
+    "abort_transaction": "ClusterAuthorizationFailedError",  # none is open there
     "describe_transactions": "TransactionalIdNotFoundError",  # there is none of that name
     "remove_group_members": "UnknownMemberIdError",
     "create_acls": "SecurityDisabledError",
@@ -64,8 +65,6 @@ OF_FRANZ: Refusals = {
     "CreateACLs": DISABLED,
     "DescribeACLs": DISABLED,
     "DeleteACLs": DISABLED,
-    "DescribeClientQuotas": OLD_FOR_FRANZ,
-    "AlterClientQuotas": OLD_FOR_FRANZ,
     "CreateDelegationToken": OLD_FOR_FRANZ,
     "DescribeDelegationTokens": OLD_FOR_FRANZ,
     "UpdateFeatures": "no features specified",  # which kadm says by itself
