@@ -32,7 +32,7 @@ _STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
 Java reads all of them as UTF-8, whatever they are.
 """
 _SPECIAL: Final = re.compile(r'[,=+<>#;"\\]')
-_OUTER_SPACE: Final = re.compile(r"^[ \r]+|[ \r]+$")
+_OUTER_SPACE: Final = re.compile(r"\A[ \r]+|[ \r]+\Z")
 
 
 def distinguished_name(subject: bytes) -> str:
