@@ -216,7 +216,7 @@ def test_one_of_two_credentials_is_proved_while_a_password_is_replaced() -> None
 def test_a_name_that_nobody_has_is_challenged_like_one_that_somebody_has() -> None:
     decoy = scram.decoy(SHA_256, b"secret of the node", "nobody")
     assert decoy == scram.decoy(SHA_256, b"secret of the node", "nobody")
-    assert decoy.salt != scram.decoy(SHA_256, b"secret of the node", "noone").salt
+    assert decoy.salt != scram.decoy(SHA_256, b"secret of the node", "another").salt
     assert decoy.salt != scram.decoy(SHA_256, b"secret of another", "nobody").salt
     assert decoy.salt != scram.decoy(SHA_512, b"secret of the node", "nobody").salt
     lengths = {len(scram.decoy(SHA_512, b"s", str(number)).salt) for number in range(1000)}

@@ -60,7 +60,7 @@ def test_classes_of_characters_are_those_of_java() -> None:
     "rules",
     [
         "default",
-        "DEFAUL",
+        "DEFAULTS",
         "DEFAULT/L",
         "RULE:x/L",
         "RULE:x/y",
