@@ -13,7 +13,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,8 @@ SETTINGS: Final = {
 }
 
 Tell = Callable[[str], None]
+Moved = Callable[[Sequence["MixedNode"]], None]
+"""Told after each move, with all nodes."""
 
 
 class MixedNode:
@@ -135,7 +137,12 @@ class Report:
         }
 
 
-def roll(tell: Tell, earlier: Release = BEFORE_VOTERS, seed: int = 1) -> Report:
+def roll(
+    tell: Tell,
+    earlier: Release = BEFORE_VOTERS,
+    seed: int = 1,
+    moved: Moved = lambda nodes: None,
+) -> Report:
     """From the earlier release to the checkout and back, the controller last each time."""
     report = Report()
     with MixedCluster(earlier) as cluster, ClusterView(cluster.zookeeper.hosts) as view:
@@ -152,6 +159,7 @@ def roll(tell: Tell, earlier: Release = BEFORE_VOTERS, seed: int = 1) -> Report:
                     ):
                         report.moves.append(_moved(node, release, trial, view))
                         tell("| {} | node {} | {} | {:.2f} s |".format(*_words(report.moves[-1])))
+                        moved(nodes)
             trial.await_rest("all in sync")
             report.findings = trial.findings() + serious(_logs(cluster))
         except BaseException:
