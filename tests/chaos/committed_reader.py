@@ -12,6 +12,7 @@ from typing import Any, Final
 from barnabas.client.cluster import Cluster, TopicPartition
 from barnabas.client.consumer.single_fetch import fetch_request_of, partition_result_of
 from barnabas.client.errors import KafkaError
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import (
     is_control,
     is_transactional,
@@ -52,7 +53,7 @@ class CommittedReader:
             if found.error_code:
                 raise KafkaError(found.error_code)
         except KafkaError as failure:
-            if not failure.retriable:
+            if not failure.retriable and failure.code != ErrorCode.BROKER_NOT_AVAILABLE:
                 raise
             self._cluster.forget_leaders([place])
             return False

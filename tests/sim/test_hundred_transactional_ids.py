@@ -38,6 +38,7 @@ REST_S: Final = 2.0
 """Between two transactions of an id, at most: a third of them are open at any time."""
 SILENT_S: Final = 0.5
 STABLE_AGAIN_S: Final = 2.0
+WATCHED_S: Final = 3.0
 POLL_S: Final = 0.02
 HUNDRED: Final = {
     **SETTINGS,
@@ -100,16 +101,19 @@ async def stable_offset(cluster: Cluster, lookups: Lookups, partition: Partition
     return int(read_of(answer).last_stable_offset)
 
 
-async def seconds_until_stable(
-    cluster: Cluster, partition: Partition, since: float, before: int
+async def longest_standstill(
+    cluster: Cluster, partition: Partition, since: float, stable: int
 ) -> float:
-    """From a moment until the last stable offset is beyond what it was then."""
+    """For how long readers of committed records got nowhere, from a moment on."""
     lookups = Lookups(cluster)
-    while True:
+    moved, longest = since, 0.0
+    while (now := cluster.loop.time()) < since + WATCHED_S:
         told = await stable_offset(cluster, lookups, partition)
-        if told is not None and told > before:
-            return cluster.loop.time() - since
+        if told is not None and told > stable:
+            longest = max(longest, now - moved)
+            moved, stable = now, told
         await asyncio.sleep(POLL_S)
+    return max(longest, now - moved)
 
 
 async def committed_rows(cluster: Cluster, partition: Partition, end: int) -> list[Row]:
@@ -149,7 +153,7 @@ async def struck(
         for node in sorted(nodes):
             await asyncio.sleep(cluster.loop.random.uniform(0.0, 2.0))
             await cluster.machines[node].start()
-    waiting = [seconds_until_stable(cluster, one, since, mark) for one, mark in before.items()]
+    waiting = [longest_standstill(cluster, one, since, mark) for one, mark in before.items()]
     return await asyncio.gather(*waiting)
 
 
