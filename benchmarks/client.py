@@ -14,14 +14,13 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Final, NoReturn, Self
+from typing import Final, NoReturn
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -30,6 +29,7 @@ from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.cluster_operations import ClusterOperations
 from barnabas.console.development.existing_cluster import ExistingCluster
 from benchmarks.client_contestants import CONTESTANTS, ClientTask, Cost
+from benchmarks.generator_process import GeneratorProcess
 from benchmarks.report import machine
 from benchmarks.server_process import ServerFailed, pin
 
@@ -46,37 +46,16 @@ Costs = dict[str, dict[str, list[Cost]]]
 """By what was done, by client: every round."""
 
 
-class Worker:
+class Worker(GeneratorProcess):
     """The process of one client."""
 
     def __init__(self, name: str, cores: set[int] | None) -> None:
+        super().__init__("benchmarks.client", cores, "--worker", name, name=name)
         self.name = name
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.client", "--worker", name],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        if cores:
-            pin(self._process.pid, cores)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._process.communicate()
 
     def do(self, what: str, job: ClientTask) -> Cost:
         """Have one job done; raises ServerFailed when the process ended instead."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": what, **asdict(job)}) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise ServerFailed(f"{self.name} ended; its traceback stands above")
-        return Cost(**json.loads(answer))
+        return Cost(**self.order({"do": what, **asdict(job)}))
 
 
 def work(name: str) -> None:

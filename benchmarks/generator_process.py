@@ -15,11 +15,18 @@ from benchmarks.server_process import ServerFailed, pin
 
 
 class GeneratorProcess:
-    """``python -m module``; use it in a ``with``."""
+    """``python -m module arguments...``; use it in a ``with``. ``name`` is for errors."""
 
-    def __init__(self, module: str, cores: set[int] | None) -> None:
+    def __init__(
+        self,
+        module: str,
+        cores: set[int] | None,
+        *arguments: str,
+        name: str = "the load generator",
+    ) -> None:
+        self._name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -47,6 +54,6 @@ class GeneratorProcess:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise ServerFailed("the load generator ended; its traceback stands above")
+            raise ServerFailed(f"{self._name} ended; its traceback stands above")
         found: dict[str, Any] = json.loads(answer)
         return found
