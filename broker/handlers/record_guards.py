@@ -19,6 +19,7 @@ from barnabas.protocol.messages import (
     produce,
 )
 from barnabas.protocol.names import is_internal, topic_problem
+from barnabas.protocol.records import batch
 
 from .call import Answer, Call, Handler
 from .guards import (
@@ -38,10 +39,8 @@ from .guards import (
 )
 from .produce import ADMIN_CLIENT
 
-ATTRIBUTES_POSITION: Final = 22
-"""Of the low byte of a batch's attributes, docs/spec/log.md §1.7."""
-MAGIC_POSITION: Final = 16
-TRANSACTIONAL: Final = 0x10
+FLAGS_END: Final = 23
+"""So many bytes a batch has up to the flags that tell of a transaction (docs/spec/log.md §1.7)."""
 CODE: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -54,12 +53,9 @@ def has_transactional_records(request: produce.ProduceRequest) -> bool:
     for topic in request.topic_data:
         for partition in topic.partition_data:
             records = partition.records
-            if (
-                records is not None
-                and len(records) > ATTRIBUTES_POSITION
-                and records[MAGIC_POSITION] >= 2
-                and records[ATTRIBUTES_POSITION] & TRANSACTIONAL
-            ):
+            if records is None or len(records) < FLAGS_END:
+                continue
+            if batch.is_transactional(records):
                 return True
     return False
 
