@@ -37,7 +37,7 @@ def test_a_start_with_wrong_settings_tells_all_of_them_and_where_they_came_from(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "server.properties"
-    file.write_text("num.partitions=0\nssl.client.auth=required\nlog.dirs='/x'\n")
+    file.write_text("num.partitions=0\nssl.client.auth=always\nlog.dirs='/x'\n")
     argv = [sys.executable, "-m", "barnabas.broker", str(file)]
     environment = {**os.environ, "KAFKA_BROKER_ID": "me", "KAFKA_BOOTSTRAP_SERVERS": "h:1"}
     done = subprocess.run(

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import secrets
 import selectors
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
+from unittest import mock
 from zlib import crc32
 
 from tests.sim.simulated_network import Network
@@ -67,8 +69,11 @@ class _TimeKeeper(selectors.BaseSelector):
 
 @contextlib.contextmanager
 def seeded_runner(seed: int, *limits: int) -> Iterator[tuple[asyncio.Runner, SimulatedLoop]]:
-    """A runner of one history, and its loop."""
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed, *limits)) as runner:
+    """A runner of one history, and its loop; nonces of logins are the seed's too."""
+    with (
+        mock.patch.object(secrets, "token_bytes", random.Random(seed).randbytes),
+        asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed, *limits)) as runner,
+    ):
         loop = runner.get_loop()
         assert isinstance(loop, SimulatedLoop)
         yield runner, loop
