@@ -86,6 +86,9 @@ class _Topics:
     def partition_count(self, topic: str) -> int | None:
         return 1 << 30
 
+    def missing_partition_error(self) -> ErrorCode:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     def coordinator_endpoint(self, partition: int, listener: str) -> None:
         return None
 

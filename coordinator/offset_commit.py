@@ -173,6 +173,7 @@ class OffsetCommitHandler:
         # leaves it, and is not served from here any longer.
         self._groups = registry.groups
         self._partition_count = topics.partition_count
+        self._missing_partition_error = topics.missing_partition_error
         self._journal = journal
         self._rebalancer = rebalancer
         self._sessions = rebalancer.sessions
@@ -427,7 +428,7 @@ class OffsetCommitHandler:
         In Kafka's order: KafkaApis (3.9) looks at the topics before it asks the coordinator.
         """
         if not 0 <= asked.partition_index < count:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return self._missing_partition_error()
         if problem:
             return problem
         metadata = asked.committed_metadata

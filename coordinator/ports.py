@@ -214,6 +214,13 @@ class Topics(Protocol):
     def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has; None when no such topic is known."""
 
+    def missing_partition_error(self) -> ErrorCode:
+        """What to answer for a partition that is not known here.
+
+        UNKNOWN_TOPIC_OR_PARTITION; but COORDINATOR_LOAD_IN_PROGRESS while the node has not heard of
+        the cluster's topics: clients ask again then, and give up when told that a topic is missing.
+        """
+
     def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
         """Id, host and port of the leader of an offsets partition on ``listener``.
 

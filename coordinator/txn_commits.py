@@ -153,6 +153,7 @@ class TransactionalCommits:
         """Without ``verification`` there are no transactions here, and 15 is answered."""
         self._registry = registry
         self._partition_count = topics.partition_count
+        self._missing_partition_error = topics.missing_partition_error
         self._journal = journal
         self._rebalancer = rebalancer
         self._metadata_units_max = config.metadata_units_max
@@ -261,7 +262,7 @@ class TransactionalCommits:
 
     def _partition_problem(self, name: str, asked: Partition) -> ErrorCode:
         if not 0 <= asked.partition_index < (self._partition_count(name) or 0):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return self._missing_partition_error()
         metadata = asked.committed_metadata
         if metadata and is_metadata_too_long(metadata, self._metadata_units_max):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE

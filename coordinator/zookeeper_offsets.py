@@ -63,7 +63,7 @@ class ZooKeeperOffsetsHandler:
                 partition = (topic.name, asked.partition_index)
                 metadata = asked.committed_metadata or ""
                 if not self._is_known(partition):
-                    codes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    codes[partition] = self._topics.missing_partition_error()
                 elif is_metadata_too_long(metadata, self._units_max):
                     codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
@@ -95,6 +95,7 @@ class ZooKeeperOffsetsHandler:
         turn = Turn()
         wanted: dict[str, dict[int, None]] = {}
         known: dict[TopicPartition, None] = {}
+        missing = self._topics.missing_partition_error()
         for topic in request.topics or ():
             indexes_of_topic = wanted.setdefault(topic.name, {})
             for index in topic.partition_indexes:
@@ -107,7 +108,7 @@ class ZooKeeperOffsetsHandler:
                 yield
 
         def on_read(found: Mapping[TopicPartition, int | ErrorCode]) -> None:
-            self._scheduler.drive(_fetch_response(wanted, found, respond))
+            self._scheduler.drive(_fetch_response(wanted, found, missing, respond))
 
         async def read() -> Mapping[TopicPartition, int | ErrorCode]:
             assert self._store is not None
@@ -169,6 +170,7 @@ def _commit_response(
 def _fetch_response(
     wanted: Mapping[str, Mapping[int, None]],
     found: Mapping[TopicPartition, int | ErrorCode],
+    missing: ErrorCode,
     respond: Respond,
 ) -> Steps[None]:
     turn = Turn()
@@ -176,16 +178,14 @@ def _fetch_response(
     for name, indexes in wanted.items():
         results: list[offset_fetch.PartitionResult] = []
         for index in indexes:
-            results.append(_fetched(index, found.get((name, index))))
+            results.append(_fetched(index, found.get((name, index), missing)))
             if turn.is_over():
                 yield
         topics.append(offset_fetch.TopicResult(name=name, partitions=results))
     respond(OffsetFetchResponse(topics=topics))
 
 
-def _fetched(index: int, found: int | ErrorCode | None) -> offset_fetch.PartitionResult:
-    if found is None:
-        found = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _fetched(index: int, found: int | ErrorCode) -> offset_fetch.PartitionResult:
     is_code = isinstance(found, ErrorCode)
     return offset_fetch.PartitionResult(
         partition_index=index,

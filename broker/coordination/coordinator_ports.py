@@ -66,6 +66,12 @@ class CoordinatorTopics:
         partitions = self._cache.snapshot.topics.get(topic)
         return None if partitions is None else len(partitions)
 
+    def missing_partition_error(self) -> ErrorCode:
+        """COORDINATOR_LOAD_IN_PROGRESS until a controller has told of the topics."""
+        if self._cache.is_whole:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
     def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
         """Id, host and port of the leader of a partition on ``listener``.
 

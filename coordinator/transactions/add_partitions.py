@@ -160,7 +160,7 @@ class AddPartitionsHandler:
             if is_client and topic.name in INTERNAL_TOPICS:
                 code, count = ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0
             else:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                code = self._topics.missing_partition_error()
                 count = self._topics.partition_count(topic.name) or 0
             for index in topic.partitions:
                 found[topic.name, index] = None

@@ -71,6 +71,13 @@ class TransactionTopics(Protocol):
     def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has; None when no such topic is known."""
 
+    def missing_partition_error(self) -> ErrorCode:
+        """What to answer for a partition that is not known here.
+
+        UNKNOWN_TOPIC_OR_PARTITION; but COORDINATOR_LOAD_IN_PROGRESS while the node has not heard of
+        the cluster's topics: clients ask again then, and give up when told that a topic is missing.
+        """
+
     def may_lead(self, partition: int) -> bool:
         """Whether this node may be about to lead a transaction log partition it does not lead yet.
 

@@ -48,10 +48,16 @@ class KnownTopics:
         self.counts: dict[str, int] = {"orders": 4, "clicks": 4, OFFSETS_TOPIC: PARTITIONS}
         self.endpoints: dict[tuple[int, str], tuple[int, str, int]] = {}
         self.creations = 0
+        self.are_known = True
         self.may_be_led: set[int] = set()
 
     def partition_count(self, topic: str) -> int | None:
         return self.counts.get(topic)
+
+    def missing_partition_error(self) -> ErrorCode:
+        if self.are_known:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
         return self.endpoints.get((partition, listener))

@@ -159,6 +159,18 @@ def test_an_unknown_topic_or_partition_is_refused_before_the_group_is_looked_at(
     assert "g" not in harness.coordinator.registry.groups
 
 
+def test_a_node_that_has_not_heard_of_the_topics_says_that_it_loads(
+    harness: CoordinatorHarness,
+) -> None:
+    """Java's consumer gives up when a topic is missing (3), and asks again while it loads (14)."""
+    harness.topics.counts, harness.topics.are_known = {}, False
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    for partitions in ([("orders", 0, 1, "")], [("orders", 0, 1, ""), ("orders", 1, 1, "")]):
+        asked = harness.ask("offset_commit", commit_of(partitions), 8)
+        assert set(codes_of(asked)) == {loading}
+    assert "g" not in harness.coordinator.registry.groups
+
+
 def test_of_a_partition_named_twice_the_later_entry_wins_and_answers_once(
     harness: CoordinatorHarness,
 ) -> None:

@@ -135,6 +135,14 @@ def test_partitions_are_looked_at_before_the_group(harness: CoordinatorHarness) 
     assert not harness.verification.asked
 
 
+def test_a_node_that_has_not_heard_of_the_topics_asks_for_another_try(
+    harness: CoordinatorHarness,
+) -> None:
+    harness.topics.are_known = False
+    del harness.topics.counts["orders"]
+    assert codes_of(harness.txn_commit(1)) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+
 def test_an_unknown_partition_and_long_metadata_hold_up_no_other(make_harness: Make) -> None:
     harness = make_harness(metadata_units_max=10)
     request = of_many("g", ("orders", 0, 1), ("orders", 9, 1), ("clicks", 0, 2))

@@ -54,6 +54,15 @@ def test_unknown_topics_and_oversize_metadata_are_refused(harness: CoordinatorHa
     assert not harness.classic.stored
 
 
+def test_a_node_that_has_not_heard_of_the_topics_asks_for_another_try(
+    harness: CoordinatorHarness,
+) -> None:
+    harness.topics.counts, harness.topics.are_known = {}, False
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert codes_of(committed(harness, 1)) == [loading]
+    assert codes_of(fetched(harness)) == [loading]
+
+
 def test_a_failure_of_zookeeper_is_a_failure_and_never_the_offsets_topic(
     harness: CoordinatorHarness, caplog: pytest.LogCaptureFixture
 ) -> None:

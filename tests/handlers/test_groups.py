@@ -19,6 +19,7 @@ from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import find_coordinator, offset_commit, offset_fetch
 from tests.handlers.peer import SomePeer
@@ -35,6 +36,9 @@ class TopicsOfOneNode:
 
     def partition_count(self, topic: str) -> int | None:
         return {"t": 8, OFFSETS_TOPIC: PARTITIONS}.get(topic)
+
+    def missing_partition_error(self) -> ErrorCode:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
         return 1, f"{listener.lower()}.host", 9000 + partition

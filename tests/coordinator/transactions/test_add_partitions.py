@@ -78,6 +78,17 @@ def test_an_unknown_topic_keeps_the_others_from_being_added(
     assert transactions.states() == ["Empty"]
 
 
+def test_a_node_that_has_not_heard_of_the_topics_asks_for_another_try(
+    transactions: TransactionsHarness,
+) -> None:
+    producer = transactions.begin()
+    transactions.topics.are_known = False
+    del transactions.topics.counts["orders"]
+    asked = transactions.add(producer, {"orders": [0]})
+    assert codes(asked) == {("orders", 0): ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert transactions.states() == ["Empty"]
+
+
 @pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TRANSACTION_TOPIC])
 def test_internal_topics_are_not_for_clients(transactions: TransactionsHarness, topic: str) -> None:
     asked = transactions.add(transactions.begin(), {topic: [0], "orders": [0]})

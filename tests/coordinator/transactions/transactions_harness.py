@@ -48,9 +48,15 @@ class KnownTopics:
         }
         self.may_be_led: set[int] = set()
         self.creations = 0
+        self.are_known = True
 
     def partition_count(self, topic: str) -> int | None:
         return self.counts.get(topic)
+
+    def missing_partition_error(self) -> ErrorCode:
+        if self.are_known:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def may_lead(self, partition: int) -> bool:
         return partition in self.may_be_led
