@@ -104,6 +104,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             guarded = Guarded(zookeeper.hosts, nodes, users, ending, metrics)
             topic = CONFLUENT.NewTopic(TOPIC, 1, 2)
             admin = AdminClient({"bootstrap.servers": guarded.open})
+            eventually(
+                partial(_are_known, admin, len(nodes)), what="the controller knows the nodes"
+            )
             for future in admin.create_topics([topic]).values():
                 future.result(WAIT_S)
             yield guarded
@@ -114,6 +117,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         text = (directory / str(number) / "node.log").read_text()
         assert CANARY not in text
         assert "Traceback" not in text
+
+
+def _are_known(admin: AdminClient, nodes: int) -> bool:
+    """A node listens before the controller has heard of all others."""
+    return len(admin.list_topics(timeout=WAIT_S).brokers) == nodes
 
 
 def _settings(first: int, users: int, ending: int, metrics: int) -> dict[str, str]:
