@@ -32,6 +32,7 @@ _VERBS: Final = {
     "quotas": "show and set quotas of users, client ids and addresses",
     "users": "set, list and remove the passwords of users, in ZooKeeper",
     "acls": "list, add and remove access control lists",
+    "security": "say what a node's settings leave open",
     "transactions": "show transactions; find those that hang, and abort them",
     "spark": "run a job on Spark: lag over time, audits, migrations, resets",
     "log": "print or verify the files of a log, with no node running",

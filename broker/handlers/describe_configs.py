@@ -15,7 +15,7 @@ from barnabas.broker.settings.dynamic_settings import scope_of, setting_of
 from barnabas.broker.settings.log_config import BROKER_SYNONYMS, LogConfig
 from barnabas.broker.settings.name_validation import unsupported_setting
 from barnabas.broker.settings.node_config import SECTIONS, NodeConfig
-from barnabas.broker.settings.ssl_settings import is_secret as is_tls_secret
+from barnabas.broker.settings.secret_names import is_secret_name
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.settings.unsupported_settings import HIDDEN_NAMES, UNSUPPORTED_SETTINGS
 from barnabas.client.zookeeper.interface import ZooKeeperError
@@ -57,8 +57,6 @@ INT_MAX: Final = 2**31 - 1
 SETTINGS_MAX: Final = 1000
 """Named of one resource in one change: there are not half as many."""
 
-SECRETS: Final = ("cluster.secret", "cluster.secret.previous", "sasl.jaas.config")
-"""What is never told: names that end like this, whatever listener they are of."""
 PROTOCOL: Final = Setting(
     name="inter.broker.protocol.version",
     field="",
@@ -299,11 +297,7 @@ def _config(found: Found, kind: int, request: messages.DescribeConfigsRequest) -
     item = found.item
     source, _, value = found.values[0]
     foreign = unsupported_setting(found.name) if kind == NODE else None
-    is_secret = (
-        found.name.endswith(SECRETS)
-        or is_tls_secret(found.name)
-        or (foreign is not None and foreign.is_secret)
-    )
+    is_secret = is_secret_name(found.name)
     meaning = item.meaning if foreign is None else f"{NOT_ENFORCED}{foreign.note}"
     return messages.Config(
         name=found.name,

@@ -5,6 +5,7 @@ Source: docs/spec/cluster.md §1.2, §2.14 and §5.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -91,6 +92,14 @@ def advertised(configured: Endpoint, port: int) -> Endpoint:
             f"listeners={configured}: nobody can dial {host}; name the host in advertised.listeners"
         )
     return replace(configured, host=host, port=configured.port or port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what is bound to a host; no name is looked up."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _refuse_twins(setting: str, text: str, endpoints: list[Endpoint]) -> None:

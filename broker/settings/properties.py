@@ -23,12 +23,20 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 def parse_properties(text: str) -> dict[str, str]:
     """The names and values of a Java properties file; a later line of one name wins."""
-    values: dict[str, str] = {}
-    for line in _logical_lines(text):
+    return {name: value for name, value, _ in _properties(text)}
+
+
+def line_numbers(text: str) -> dict[str, int]:
+    """The line, counted from 1, where the value that holds of each name begins."""
+    return {name: number for name, _, number in _properties(text)}
+
+
+def _properties(text: str) -> Iterable[tuple[str, str, int]]:
+    for number, line in _logical_lines(text):
         found = _SEPARATOR.search(line)
         name, rest = (line, "") if found is None else (line[: found.start()], line[found.start() :])
-        values[_unescaped(name)] = _unescaped(re.sub(r"^\s*[=:]?\s*", "", rest, count=1)).rstrip()
-    return values
+        value = _unescaped(re.sub(r"^\s*[=:]?\s*", "", rest, count=1)).rstrip()
+        yield _unescaped(name), value, number
 
 
 def property_line(name: str, value: str) -> str:
@@ -87,20 +95,23 @@ def _escaped(text: str) -> str:
     return _SPECIAL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _logical_lines(text: str) -> Iterable[str]:
-    pending = ""
-    for raw in text.splitlines():
+def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
+    """Lines that go on are one; each with the number of its first."""
+    pending, first = "", 0
+    for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.lstrip()
-        if not pending and (not line or line[0] in "#!"):
-            continue
+        if not pending:
+            if not line or line[0] in "#!":
+                continue
+            first = number
         line = pending + line
         if _ends_open(line):
             pending = line[:-1]
             continue
         pending = ""
-        yield line
+        yield first, line
     if pending:
-        yield pending
+        yield first, pending
 
 
 def _ends_open(line: str) -> bool:

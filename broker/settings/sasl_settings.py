@@ -5,7 +5,6 @@ Source: docs/spec/security.md §1 (S1, S2), §2 (S23, S24, S27, S38) and §6 (S7
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -13,7 +12,7 @@ from typing import Final
 from barnabas.protocol.jaas import JaasLogin, parse_jaas
 from barnabas.protocol.settings import ConfigError, Setting, declared, parsed, setting
 
-from .endpoints import Endpoint
+from .endpoints import Endpoint, is_loopback
 from .listener_settings import PREFIX, of_listener, of_mechanism
 from .password_hash import password_problem
 
@@ -124,7 +123,7 @@ def sasl_warnings(
         terms = sasl.get(endpoint.listener)
         if terms is None or PLAIN not in terms.mechanisms or endpoint.protocol == "SASL_SSL":
             continue
-        if not _is_loopback(endpoint.host):
+        if not is_loopback(endpoint.host):
             yield (
                 f"{PREFIX}{endpoint.listener.lower()}.{_MECHANISMS_NAME}: PLAIN sends passwords in "
                 "clear, and this listener is neither encrypted nor on the loopback"
@@ -235,10 +234,3 @@ def _session(listener: str) -> Setting:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
