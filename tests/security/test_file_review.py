@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -14,6 +16,7 @@ from tests.harness.certificates import DAY, PASSWORD
 from tests.harness.tls_files import TlsFiles
 
 NOW = datetime.now(UTC)
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @pytest.fixture
@@ -39,8 +42,8 @@ def fresh(files: TlsFiles) -> None:
     files.renew(files.node, until=60 * DAY)
 
 
-def found(files: TlsFiles, given: Path | None = None, **changes: str) -> list[Finding]:
-    return list(file_review(config(files, **changes), NOW, given))
+def found(files: TlsFiles, changes: Mapping[str, str] = NOTHING) -> list[Finding]:
+    return list(file_review(config(files, **changes), NOW))
 
 
 def test_files_that_are_their_owners_alone_have_no_finding(files: TlsFiles) -> None:
@@ -48,7 +51,7 @@ def test_files_that_are_their_owners_alone_have_no_finding(files: TlsFiles) -> N
     (files.directory / "data").mkdir(mode=0o700)
     given = files.directory / "server.properties"
     given.touch(mode=0o600)
-    assert found(files, given) == []
+    assert list(file_review(config(files), NOW, given)) == []
 
 
 def test_a_key_that_others_may_read_is_found_once_for_all_listeners(files: TlsFiles) -> None:
@@ -64,7 +67,7 @@ def test_a_key_that_others_may_read_is_found_once_for_all_listeners(files: TlsFi
 
 def test_a_key_with_a_password_is_found_as_well(files: TlsFiles) -> None:
     files.authority.issue("node", until=60 * DAY).pem_store(files.node, PASSWORD).chmod(0o644)
-    (one,) = found(files, **{"ssl.key.password": PASSWORD})
+    (one,) = found(files, {"ssl.key.password": PASSWORD})
     assert "has no password" not in one.reason
     assert PASSWORD not in repr(one)
 
@@ -78,7 +81,7 @@ def test_the_key_for_zookeeper_is_looked_at_too(files: TlsFiles) -> None:
         "zookeeper.ssl.keystore.location": str(own),
         "zookeeper.ssl.truststore.location": str(files.trust),
     }
-    assert [one.name for one in found(files, **tls)] == ["zookeeper.ssl.keystore.location"]
+    assert [one.name for one in found(files, tls)] == ["zookeeper.ssl.keystore.location"]
 
 
 def test_a_truststore_that_others_may_write_is_found(files: TlsFiles) -> None:
@@ -99,7 +102,7 @@ def test_a_certificate_that_ends_is_found(files: TlsFiles, days: int, reason: st
 def test_a_keystore_that_cannot_be_used_is_found(files: TlsFiles) -> None:
     fresh(files)
     missing = str(files.directory / "missing.pem")
-    (one,) = found(files, **{"ssl.keystore.location": missing})
+    (one,) = found(files, {"ssl.keystore.location": missing})
     assert "No such file" in one.reason
 
 
@@ -115,7 +118,9 @@ def test_the_settings_themselves_are_their_owners(
     given = files.directory / "server.properties"
     given.touch()
     given.chmod(mode)
-    assert [one.remedy for one in found(files, given)] == [f"{one} {given}" for one in remedies]
+    assert [one.remedy for one in file_review(config(files), NOW, given)] == [
+        f"{one} {given}" for one in remedies
+    ]
 
 
 def test_records_are_their_owners(files: TlsFiles) -> None:
