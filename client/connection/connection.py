@@ -106,12 +106,13 @@ class Connection:
         tls: ssl.SSLContext | None,
     ) -> Connection:
         peer = f"{host}:{port}"
-        loop = asyncio.get_running_loop()
-        in_flight = InFlightRequests(loop, peer, response_bytes_max=_RESPONSE_BYTES_MAX)
+        in_flight = InFlightRequests(
+            asyncio.get_running_loop(), peer, response_bytes_max=_RESPONSE_BYTES_MAX
+        )
         connection = cls(in_flight, peer, client_id, timeout_ms)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await loop.create_connection(lambda: in_flight, host, port, ssl=tls)
+                await _dial(in_flight, host, port, tls)
                 await connection._agree_on_versions()
                 if sasl is not None:
                     await connection._authenticate(sasl, mechanism)
@@ -282,6 +283,17 @@ class MechanismNotOffered(AuthenticationFailed):
         names = ", ".join(offered) or "none"
         super().__init__(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{peer} offers: {names}")
         self.offered = tuple(offered)
+
+
+async def _dial(
+    in_flight: InFlightRequests, host: str, port: int, tls: ssl.SSLContext | None
+) -> None:
+    """Connect; where that is cut short by a time-out or a cancellation, nothing is left of it."""
+    try:
+        await asyncio.get_running_loop().create_connection(lambda: in_flight, host, port, ssl=tls)
+    except BaseException:
+        in_flight.abandon()
+        raise
 
 
 def _reason(error: Exception, timeout_ms: int) -> str:

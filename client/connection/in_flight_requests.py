@@ -106,6 +106,16 @@ class InFlightRequests(asyncio.Protocol):
         if self._transport is not None:
             await asyncio.shield(self._disconnected)
 
+    def abandon(self) -> None:
+        """End a connection that was never handed over: :meth:`close` waits for nothing then.
+
+        uvloop closes what it has just made, when it is cancelled in this moment, without a call of
+        :meth:`connection_lost`.
+        """
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+
     def fail(self, error: KafkaError) -> None:
         """End the connection because of ``error``, which all who wait receive."""
         if self._failure is not None:
