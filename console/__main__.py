@@ -27,6 +27,8 @@ _VERBS: Final = {
     "coordinator": "run one coordinator from a server.properties file",
     "zookeeper": "run one ZooKeeper server in the foreground",
     "topics": "create, list, describe, alter and delete topics",
+    "produce": "send records: each word, or each line of standard input",
+    "consume": "print records, as a reader or as a member of a group",
     "groups": "show consumer groups and their lag; reset, copy and delete their offsets",
     "offsets": "move offsets of groups between ZooKeeper and Kafka",
     "quotas": "show and set quotas of users, client ids and addresses",

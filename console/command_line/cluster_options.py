@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.client_config import ClientConfig
-from barnabas.client.cluster import Unreachable
+from barnabas.client.cluster import Unreachable, parse_addresses
 
 from .failure import Failure, Misuse
 from .input_files import document_of, malformed
@@ -67,31 +67,41 @@ def administer(
     ``client_id`` is what the cluster is told of us. Raises Failure for an address that leads
     nowhere, Misuse for what is none, KafkaError for what the cluster refuses.
     """
+    return reach(chosen, lambda bootstrap, config: _with_admin(bootstrap, config, work), client_id)
+
+
+async def _with_admin(
+    bootstrap: str, config: ClientConfig, work: Callable[[Admin], Awaitable[T]]
+) -> T:
+    async with Admin.of(bootstrap, config) as admin:
+        return await work(admin)
+
+
+def reach(
+    chosen: argparse.Namespace,
+    work: Callable[[str, ClientConfig], Coroutine[Any, Any, T]],
+    client_id: str = "barnabas-console",
+) -> T:
+    """Run ``work`` with the addresses of the cluster that was chosen, and how to speak to it.
+
+    Raises as :func:`administer` does.
+    """
     config = ClientConfig(
         client_id=client_id,
         api_timeout_ms=chosen.timeout_ms,
         connect_timeout_ms=chosen.timeout_ms,
         request_timeout_ms=chosen.timeout_ms,
     )
-    admin = _admin(chosen, config)
-
-    async def run() -> T:
-        async with admin:
-            return await work(admin)
-
-    try:
-        return asyncio.run(run())
-    except Unreachable as error:
-        raise Failure(f"{error.message} (`barnabas up` starts a cluster)") from None
-
-
-def _admin(chosen: argparse.Namespace, config: ClientConfig) -> Admin:
     bootstrap, came_from = bootstrap_of(chosen)
     try:
-        return Admin.of(bootstrap, config)
+        parse_addresses(bootstrap)
     except ValueError as error:
         kind = Misuse if came_from == _OPTION else Failure
         raise kind(f"{came_from}: {error}") from None
+    try:
+        return asyncio.run(work(bootstrap, config))
+    except Unreachable as error:
+        raise Failure(f"{error.message} (`barnabas up` starts a cluster)") from None
 
 
 def bootstrap_of(chosen: argparse.Namespace) -> tuple[str, str]:

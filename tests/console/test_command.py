@@ -62,6 +62,19 @@ def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
         ["quotas", "set", "--user", "u", "--config", "producer_byte_rate=much"],
         ["quotas", "set", "--user", "u", "--config", "a=1", "--delete-config", "a"],
         ["quotas", "list", "--user", "u", "--default-user"],
+        ["produce"],
+        ["produce", "t", "--key", "k", "--key-separator", ":"],
+        ["produce", "t", "v", "--config", "no.such=1"],
+        ["produce", "t", "v", "--config", "transactional.id=x"],
+        ["produce", "t", "v", "--header", "novalue"],
+        ["consume"],
+        ["consume", "t", "--offset", "middle"],
+        ["consume", "t", "--offset", "@yesterday"],
+        ["consume", "t", "--format", "%x"],
+        ["consume", "t", "--count", "0"],
+        ["consume", "t", "u", "--partition", "0"],
+        ["consume", "t", "--config", "auto.offset.reset=middle"],
+        ["consume", "t", "--group", "g", "--exit"],
     ],
 )
 def test_wrong_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,6 +120,8 @@ def test_all_wrong_options_are_told_at_once(
         ["topics", "delete", "t"],
         ["groups", "list"],
         ["groups", "describe", "g"],
+        ["produce", "t", "v"],
+        ["consume", "t"],
     ],
 )
 def test_a_cluster_that_is_not_there_is_one_line_and_exit_code_1(

@@ -1,0 +1,1 @@
+"""Records on the command line: how lines become records, and records lines."""
