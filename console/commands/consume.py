@@ -182,7 +182,7 @@ class _Reading:
             records = [
                 record
                 for record in records
-                if record.offset < self._ends.get((record.topic, record.partition), 0)
+                if record.offset < self._ends.get(TopicPartition(record.topic, record.partition), 0)
             ]
         if self._left is not None:
             self._left -= len(records)

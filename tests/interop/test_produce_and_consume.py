@@ -92,7 +92,10 @@ def test_a_key_goes_where_java_producers_put_it(
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "partitioner": "murmur2_random"})
 
     def delivered(_error: object, sent: Message) -> None:
-        theirs[sent.key().decode()] = sent.partition()
+        key, partition = sent.key(), sent.partition()
+        assert key is not None
+        assert partition is not None
+        theirs[key.decode()] = partition
 
     for key in keys:
         producer.produce(made, b"", key, on_delivery=delivered)

@@ -11,7 +11,10 @@ import uvloop
 from barnabas.client.connection.connection import Connection
 from barnabas.client.connection.in_flight_requests import InFlightRequests
 
-LOOPS = {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.SelectorEventLoop,
+    "uvloop": uvloop.new_event_loop,
+}
 WAIT_S = 60.0
 
 
