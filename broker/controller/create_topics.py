@@ -134,6 +134,10 @@ class TopicCreator:
         except NodeExists:
             return
 
+    async def exists(self, name: str) -> bool:
+        """Whether ZooKeeper has a topic, be it known to this node or not."""
+        return await self._zookeeper.exists(znodes.topic_path(name)) is not None
+
     async def deleted(self, name: str) -> None:
         """Return when the deletion of a topic is through and its name is free again."""
         while True:

@@ -208,10 +208,12 @@ class TopicsHandler:
                 ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST,
                 "delete.topic.enable=false",
             )
-        if name not in self._cache.snapshot.topics:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-        quota.record(len(self._cache.snapshot.topics[name]))
+        partitions = self._cache.snapshot.topics.get(name, ())
         try:
+            # A topic of this moment may be known to others, and not yet to this node.
+            if not partitions and not await self._writer.exists(name):
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            quota.record(len(partitions) or 1)
             await self._writer.mark_for_deletion(name)
         except ZooKeeperError as error:
             raise unreachable(error) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -464,6 +465,19 @@ async def test_a_name_is_free_again_when_its_deletion_is_answered(cluster: Small
         )
         gone = await handler.delete(call(deletion, 6))
         assert (gone.responses[0].error_code, gone.responses[0].name) == (ErrorCode.NONE, "a")
+
+
+async def test_a_topic_that_only_others_heard_of_yet_is_deleted(cluster: SmallCluster) -> None:
+    """Clients know a topic as soon as one node does, and the controller may hear of it last."""
+    node = await cluster.start(1)
+    await cluster.elected()
+    handler = topics_handler(cluster, node)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=5000)
+    await handler.create(call(creation, 7))
+    node.cache.snapshot = replace(node.cache.snapshot, topics={})
+    deletion = delete_topics.DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000)
+    assert (await handler.delete(call(deletion, 5))).responses[0].error_code == ErrorCode.NONE
+    assert await cluster.observer.children("/brokers/topics") == []
 
 
 @pytest.mark.parametrize(
