@@ -4,7 +4,7 @@ The last part comes first. Parts that RFC 2253 has no keyword for are told by nu
 
     2.5.4.5=#13023432,1.2.840.113549.1.9.1=#16056440782e79,CN=Duke,OU=A+OU=B,O=Acme\, Inc,C=US
 
-Source: docs/spec/security.md §1 (S10); X500Principal.getName of Java 17; RFC 2253.
+Source: docs/spec/security.md §1 (S10); X500Principal.getName of Java 25; RFC 2253.
 """
 
 from __future__ import annotations
@@ -26,10 +26,18 @@ _KEYWORDS: Final[Mapping[str, str]] = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-_STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString, UniversalString, BMPString.
+_ENCODINGS: Final[Mapping[int, str]] = {
+    0x0C: "utf-8",  # UTF8String
+    0x13: "latin-1",  # PrintableString
+    0x14: "latin-1",  # T61String
+    0x16: "latin-1",  # IA5String
+    0x1B: "latin-1",  # GeneralString
+    0x1E: "utf-16-be",  # BMPString
+}
+"""How the strings are read that are printed as text; all others are printed in hex.
 
-Java reads all of them as UTF-8, whatever they are.
+Java 17 reads every string as UTF-8, Java 25 by its kind, as here. They agree in plain ASCII,
+but for BMPString: read as UTF-8, two Chinese characters pass for four letters of another name.
 """
 _SPECIAL: Final = re.compile(r'[,=+<>#;"\\]')
 _OUTER_SPACE: Final = re.compile(r"\A[ \r]+|[ \r]+\Z")
@@ -53,9 +61,10 @@ def _attribute(pair: bytes) -> str:
         raise ValueError("an attribute without its kind")
     number = _dotted(kind.content)
     keyword = _KEYWORDS.get(number)
-    if keyword is None or value.tag not in _STRINGS:
+    encoding = _ENCODINGS.get(value.tag)
+    if keyword is None or encoding is None:
         return f"{keyword or number}=#{value.raw.hex()}"
-    text = value.content.decode("utf-8", "replace")
+    text = value.content.decode(encoding, "replace")
     text = _SPECIAL.sub(r"\\\g<0>", text).replace("\0", r"\00")
     return f"{keyword}={_OUTER_SPACE.sub(_escaped, text)}"
 

@@ -110,6 +110,24 @@ def test_a_value_that_is_no_text_is_told_in_hex() -> None:
     assert distinguished_name(bit_string) == "CN=#030200ff"
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "wanted"),
+    [
+        (0x1E, "慤浩".encode("utf-16-be"), "慤浩"),  # as UTF-8 these bytes are four letters
+        (0x1E, "ab".encode("utf-16-be"), "ab"),
+        (0x14, b"m\xfcller", "müller"),
+        (0x0C, "müller".encode(), "müller"),
+        (0x1C, "a".encode("utf-32-be"), "#1c0400000061"),
+    ],
+)
+def test_a_string_is_read_by_its_kind(kind: int, value: bytes, wanted: str) -> None:
+    """Nobody passes for somebody else by a name whose bytes are the same in another encoding."""
+    attribute = bytes.fromhex("0603550403") + bytes([kind, len(value)]) + value
+    for tag in (0x30, 0x31, 0x30):
+        attribute = bytes([tag, len(attribute)]) + attribute
+    assert distinguished_name(attribute) == f"CN={wanted}"
+
+
 def test_an_empty_name_is_printed_as_nothing() -> None:
     assert printed() == ""
 

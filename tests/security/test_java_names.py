@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +42,7 @@ ENCODINGS: Final = (
     _ASN1Type.T61String,
     _ASN1Type.BMPString,
 )
+WIDE: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ab", _type=_ASN1Type.BMPString)])
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def java() -> Iterator[Any]:
     gateway.shutdown()
 
 
-def drawn(draws: random.Random) -> bytes | None:
+def drawn(draws: random.Random, encodings: Sequence[_ASN1Type]) -> bytes | None:
     """A name in DER; None where the library will not write what was drawn."""
     parts = []
     try:
@@ -71,7 +72,7 @@ def drawn(draws: random.Random) -> bytes | None:
                 x509.NameAttribute(
                     draws.choice(KINDS),
                     "".join(draws.choices(ALPHABET, k=draws.randrange(1, 9))),
-                    _type=draws.choice(ENCODINGS),
+                    _type=draws.choice(encodings),
                     _validate=False,
                 )
                 for _ in range(draws.choice((1, 1, 1, 2)))
@@ -86,13 +87,19 @@ def test_names_are_printed_as_java_prints_them(java: Any) -> None:
     """Byte for byte: ACLs and mapping rules are written against what Java prints."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
+    def prints(name: bytes) -> str:
+        return str(java.javax.security.auth.x500.X500Principal(name).getName())
+
+    # Up to some release, Java read every string as UTF-8, whatever its kind says.
+    reads_kinds = prints(WIDE.public_bytes()) == "CN=ab"
+    encodings = ENCODINGS if reads_kinds else ENCODINGS[:1]
     draws, compared = random.Random(SEED), 0
     for _ in range(NAMES):
-        name = drawn(draws)
+        name = drawn(draws, encodings)
         if name is None:
             continue
         try:
-            printed = java.javax.security.auth.x500.X500Principal(name).getName()
+            printed = prints(name)
         except Py4JJavaError:
             continue  # Java takes no such name
         assert distinguished_name(name) == printed, name.hex()
