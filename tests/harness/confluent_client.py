@@ -29,7 +29,7 @@ class Confluent:
     def create_topic(self, bootstrap: str, topic: str, partitions: int, factor: int = 1) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         wanted = NewTopic(topic, partitions, replication_factor=factor)
-        eventually(lambda: _is_created(admin, wanted), within_s=WAIT_S, what=f"topic {topic}")
+        eventually(_Creation(admin, wanted).is_done, within_s=WAIT_S, what=f"topic {topic}")
 
     def produce(
         self, bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none"
@@ -165,15 +165,31 @@ class ConfluentMember:
         self._consumer.close()
 
 
-def _is_created(admin: AdminClient, wanted: NewTopic) -> bool:
-    """False while the controller changes: librdkafka hands that on, as it does with Kafka."""
-    try:
-        admin.create_topics([wanted])[wanted.topic].result(WAIT_S)
-    except KafkaException as refused:
-        if refused.args[0].code() != KafkaError.NOT_CONTROLLER:
-            raise
-        return False
-    return True
+class _Creation:
+    """A topic that is asked for until it is there."""
+
+    def __init__(self, admin: AdminClient, wanted: NewTopic) -> None:
+        self._admin = admin
+        self._wanted = wanted
+        self._was_asked = False
+
+    def is_done(self) -> bool:
+        """False while nodes come and go: librdkafka hands that on, as it does with Kafka.
+
+        It ends its handle of a node that metadata lacks for a moment, with what was asked there,
+        which may have been done all the same.
+        """
+        asked_before, self._was_asked = self._was_asked, True
+        try:
+            self._admin.create_topics([self._wanted])[self._wanted.topic].result(WAIT_S)
+        except KafkaException as refused:
+            code = refused.args[0].code()
+            if asked_before and code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return True
+            if code not in (KafkaError.NOT_CONTROLLER, KafkaError._DESTROY_BROKER):
+                raise
+            return False
+        return True
 
 
 def _arguments(record: Sent) -> dict[str, Any]:
