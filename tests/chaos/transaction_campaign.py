@@ -145,7 +145,7 @@ class Jobs:
         for number, slot in enumerate(self.slots):
             job = self._running.get(number)
             if job is not None and job.is_running:
-                if slot.kind == "librdkafka" and self._is_hung(number):
+                if self._is_hung(number):
                     self.hung += 1
                     self.kill(number)
                 continue
@@ -154,9 +154,10 @@ class Jobs:
             self._running[number] = self._started(number, slot)
 
     def kill(self, number: int) -> None:
-        """As ``kill -9`` does."""
-        self._killed.add(number)
-        self._running[number].kill()
+        """As ``kill -9`` does; one that has ended by itself is judged by how."""
+        if self._running[number].is_running:
+            self._killed.add(number)
+            self._running[number].kill()
 
     def pause(self, number: int) -> None:
         """Freeze it."""
@@ -175,11 +176,10 @@ class Jobs:
         while time.monotonic() < deadline and any(one.is_running for one in self._running.values()):
             time.sleep(POLL_S)
         for number, job in self._running.items():
-            if job.is_running:
-                os.kill(job.pid, signal.SIGUSR1)
-                time.sleep(1.0)
-                job.kill()
-            self._judge(number, job)
+            is_late = job.is_running
+            if is_late:
+                self._end(number, job)
+            self._judge(number, job, f"did not stop within {STOP_S:g} s" if is_late else None)
         self._running.clear()
 
     def transactions(self) -> list[Transaction]:
@@ -221,20 +221,32 @@ class Jobs:
         return self._folder / f"job-{number}-{instance}.jsonl"
 
     def _is_hung(self, number: int) -> bool:
-        """Whether it has been in ``send_offsets_to_transaction`` for too long (docs/status.md)."""
+        """Whether librdkafka has been sending its offsets for too long (docs/status.md)."""
         journal = self._journal(number, self.instances[number])
         return (
-            journal.exists()
+            self.slots[number].kind == "librdkafka"
+            and journal.exists()
             and time.time() - journal.stat().st_mtime > HUNG_S
             and is_sending(journal)
         )
 
-    def _judge(self, number: int, job: ChildProcess) -> None:
+    def _end(self, number: int, job: ChildProcess) -> None:
+        """It was asked to stop and did not: its library hangs, or it says where it is."""
+        if self._is_hung(number):
+            self.hung += 1
+            self._killed.add(number)
+        else:
+            os.kill(job.pid, signal.SIGUSR1)
+            time.sleep(1.0)
+        job.kill()
+
+    def _judge(self, number: int, job: ChildProcess, how: str | None = None) -> None:
         """A job of ours ends in order, or because its client said so, or was killed."""
         is_fair = job.exit_code in (0, LOST) or number in self._killed
         self._killed.discard(number)
         if not is_fair and self.slots[number].kind != "aiokafka":  # which lets other errors out
-            self.findings.append(f"job {number} ended with {job.exit_code}:\n{job.last_words()}")
+            how = how or f"ended with {job.exit_code}"
+            self.findings.append(f"job {number} {how}:\n{job.last_words()}")
 
 
 @dataclass(slots=True)

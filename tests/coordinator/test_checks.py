@@ -5,13 +5,9 @@ The names say the rules; here it is seen that none of them has gone.
 
 from __future__ import annotations
 
-import ast
-from functools import cache
-from pathlib import Path
-
 import pytest
 
-TESTS = Path(__file__).parents[1]
+from tests.harness.named_tests import names_in
 
 CHECKS: dict[str, tuple[str, ...]] = {
     "C1.1": ("coordinator/test_kafka_data.py::test_a_group_lives_in_the_partition_kafka_gives_it",),
@@ -159,21 +155,6 @@ CHECKS: dict[str, tuple[str, ...]] = {
         "::test_a_stable_group_goes_on_without_a_rebalance_after_a_failover",
     ),
 }
-
-
-@cache
-def names_in(path: str) -> frozenset[str]:
-    tree = ast.parse((TESTS / path).read_text())
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    named = {node.name for node in ast.walk(tree) if isinstance(node, functions)}
-    made = {
-        target.id
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    return frozenset(named | made)
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -19,7 +19,15 @@ from .raw_calls import (
     leaders,
     produce,
 )
-from .raw_connection import Address, RawConnection, Reader, addresses_of, array, text
+from .raw_connection import (
+    Address,
+    RawConnection,
+    Reader,
+    addresses_of,
+    array,
+    request_frame,
+    text,
+)
 from .waiting import eventually
 
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
@@ -31,18 +39,19 @@ _TRANSACTION: Final = 1
 class RawTransactionalProducer:
     """One transactional id with its producer id, epoch and the next sequence of each partition.
 
-    The timeout of its transactions is ten minutes: none ends while a test lasts.
+    Its transactions time out after ten minutes unless told: none ends while a test lasts.
     """
 
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = TIMEOUT_MS) -> None:
         self.transactional_id = transactional_id
+        self.timeout_ms = timeout_ms
         self.producer_id = self.epoch = -1
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self._sequences: dict[tuple[str, int], int] = {}
 
     def start(self) -> None:
         """InitProducerId v0: a producer id, or the next epoch of the one it has."""
-        body = text(self.transactional_id) + struct.pack(">i", TIMEOUT_MS)
+        body = text(self.transactional_id) + struct.pack(">i", self.timeout_ms)
 
         def started() -> bool:
             answer = self._ask(INIT_PRODUCER_ID, body)
@@ -85,23 +94,27 @@ class RawTransactionalProducer:
         sequence = self._sequences.get((topic, partition), 0)
         data = transactional_batch(values, self.producer_id, sequence, self.epoch, timestamp_ms)
         self._sequences[topic, partition] = sequence + len(values)
-        with RawConnection(leader_of(self._bootstrap, topic, partition)) as link:
+        with RawConnection(leader_of(self.bootstrap, topic, partition)) as link:
             return produce(link, topic, partition, data, transactional_id=self.transactional_id)
 
-    def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """AddOffsetsToTxn v0 and TxnOffsetCommit v0, of no member of the group."""
+    def add_offsets(self, group: str) -> None:
+        """AddOffsetsToTxn v0: the offsets partition of a group belongs to the transaction."""
 
         def added() -> bool:
             answer = self._ask(ADD_OFFSETS_TO_TXN, self._who() + text(group))
             return answer is not None and _is_done(answer.take("ih")[1])
 
         eventually(added, what=f"{group} in the transaction of {self.transactional_id}")
+
+    def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """AddOffsetsToTxn v0 and TxnOffsetCommit v0, of no member of the group."""
+        self.add_offsets(group)
         rows = [struct.pack(">iq", index, at) + text("") for index, at in offsets.items()]
         who = struct.pack(">qh", self.producer_id, self.epoch)
         body = text(self.transactional_id) + text(group) + who + array(text(topic) + array(*rows))
 
         def staged() -> bool:
-            with RawConnection(addresses_of(self._bootstrap)[0]) as link:
+            with RawConnection(addresses_of(self.bootstrap)[0]) as link:
                 at = find_coordinator(link, group)
             if not _is_done(at.error):
                 return False
@@ -120,7 +133,7 @@ class RawTransactionalProducer:
 
     def move(self, bootstrap: str) -> None:
         """The same producer at the same cluster, which somebody else serves now."""
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
 
     def end(self, *, is_commit: bool) -> None:
         """EndTxn v0: decided when this returns; the markers follow."""
@@ -131,6 +144,14 @@ class RawTransactionalProducer:
             return answer is not None and _is_done(answer.take("ih")[1])
 
         eventually(ended, what=f"the end of the transaction of {self.transactional_id}")
+
+    def ask_to_end_and_hang_up(self, *, is_commit: bool) -> None:
+        """EndTxn v0 of somebody who is gone before it can be answered."""
+        address = self._coordinator()
+        assert address is not None
+        body = self._who() + struct.pack(">b", is_commit)
+        with RawConnection(address) as link:
+            link.send(request_frame(END_TXN, 0, body))
 
     def _who(self) -> bytes:
         return text(self.transactional_id) + struct.pack(">qh", self.producer_id, self.epoch)
@@ -144,7 +165,7 @@ class RawTransactionalProducer:
 
     def _coordinator(self) -> Address | None:
         """FindCoordinator v1 of type 1."""
-        with RawConnection(addresses_of(self._bootstrap)[0]) as link:
+        with RawConnection(addresses_of(self.bootstrap)[0]) as link:
             body = text(self.transactional_id) + struct.pack(">b", _TRANSACTION)
             answer = link.call(FIND_COORDINATOR, 1, body)
         _throttle, error = answer.take("ih")

@@ -23,6 +23,7 @@ from barnabas.client import (
     TopicPartition,
 )
 from barnabas.client.cluster import GROUP, TRANSACTION
+from barnabas.client.consumer.list_offsets import LATEST, offsets_for
 from barnabas.console.development.cluster import Cluster
 
 NODES: Final = 3
@@ -94,6 +95,7 @@ class Work:
 
     async def verify(self) -> None:
         found: list[bytes] = []
+        end = await self._settled_end()
         async with (
             Consumer(self.cluster.bootstrap, group=self.group, config=READING) as consumer,
             asyncio.timeout(WAIT_S),
@@ -101,9 +103,25 @@ class Work:
             stored = await consumer.committed([self.place])
             assert (stored[self.place].offset if stored else 0) == self.offset
             await consumer.assign({self.place: 0})
-            while (batch := await consumer.next_batch(timeout_s=3)) is not None:
-                found += batch.values()
+            while consumer.position(self.place) != end:
+                batch = await consumer.next_batch(timeout_s=0.1)
+                if batch is not None:
+                    found += batch.values()
         assert found == self.kept
+
+    async def _settled_end(self) -> int:
+        """Where the log ends once the last transaction has its marker: not before its answer."""
+        async with Admin.of(self.cluster.bootstrap) as admin, asyncio.timeout(WAIT_S):
+            while True:
+                end, stable_end = [
+                    (await offsets_for(admin.cluster, {self.place: LATEST}, read_committed=level))[
+                        self.place
+                    ]
+                    for level in (False, True)
+                ]
+                if end == stable_end:
+                    return end
+                await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("end", ["commit", pytest.param("abort", marks=pytest.mark.nightly)])

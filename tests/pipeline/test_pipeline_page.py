@@ -26,7 +26,7 @@ from tests.pipeline.slow_machine import patiently
 PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
 README = PAGE.parents[1] / "README.md"
 PORT = "9092"
-TOPICS = {"clicks", "copies"}
+TOPICS = {"clicks", "copies", "settled"}
 
 
 def names(client: BlockingClient) -> set[str]:
@@ -87,6 +87,7 @@ def test_every_example_of_the_page_runs_in_any_order(
         known |= names
 
     assert known["frame"].count() == 1000  # type: ignore[attr-defined]
+    assert known["settled"].count() == 1000  # type: ignore[attr-defined]
     read_topic, read_archive = known["read_topic"], known["read_archive"]
     copies = read_topic(spark, "copies", f"127.0.0.1:{port}")  # type: ignore[operator]
     assert copies.count() == 1000
