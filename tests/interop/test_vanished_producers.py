@@ -1,7 +1,7 @@
 """Transactional producers that are gone in the middle, whatever they were doing.
 
-Source: issue 15: a client that vanishes in any state leaves nothing open longer than its time-out;
-docs/spec/transactions.md §3.6. Each step is all that such a client did; its connections are closed.
+A client that vanishes in any state leaves nothing open for longer than its time-out. Each step is
+all that such a client did; its connections are closed. Source: docs/spec/transactions.md §3.6.
 """
 
 from __future__ import annotations
