@@ -141,7 +141,11 @@ class Authorizer:
     def operations(self, peer: AuthorizedPeer, resource_type: ResourceType, name: str) -> int:
         """A bit for each operation that ``peer`` may do with a resource."""
         try:
-            return self._known(peer).snapshot.operations(self._known(peer).who, resource_type, name)
+            known = self._known(peer)
+            bits = known.snapshot.operations(known.who, resource_type, name)
+            if peer.is_node:
+                bits |= sum(1 << operation for operation in NODES_MAY.get(resource_type, ()))
+            return bits
         except Exception:
             log.exception("could not tell what is allowed type=%s", resource_type.word)
             return 0

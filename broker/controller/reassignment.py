@@ -101,11 +101,12 @@ class Reassignments:
 
     def _judged(self, partition: Partition, wish: Sequence[int] | None) -> tuple[int, ...]:
         topic, _index = partition
+        # What does not exist is not being moved either: Kafka looks no further.
+        if wish is None and partition not in self._context.reassignments:
+            raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "it is not being moved")
         if topic in self._context.deleting or not self._context.assigned(partition):
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
         if wish is None:
-            if partition not in self._context.reassignments:
-                raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "it is not being moved")
             return self._context.origin(partition)
         if not wish or len(set(wish)) != len(wish):
             raise _misassigned("at least one replica is needed, and none twice")

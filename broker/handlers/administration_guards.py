@@ -6,7 +6,7 @@ Source: docs/spec/security.md §3 (the matrix; S54: what only the controller ser
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from barnabas.protocol.acl import CLUSTER_NAME, ResourceType
@@ -249,8 +249,9 @@ def _resources_guard(
     results: str,
     refused: Callable[[Any, ErrorCode], Any],
     response: Callable[..., Any],
+    node_types: Collection[int] = NODE_TYPES,
 ) -> Guard:
-    """Of topics by ``topic_right``, of brokers and their loggers by ``cluster_right``."""
+    """Of topics by ``topic_right``, of ``node_types`` by ``cluster_right``."""
 
     def steps(call: Call, serve: Handler, context: GuardContext) -> Steps:
         resources = call.request.resources
@@ -258,7 +259,7 @@ def _resources_guard(
         denied = yield from split(call, context, topic_right, topics, lambda one: one.resource_name)
         refusals = [refused(one, TOPIC_CODE) for one in denied.denied]
         left = denied.permitted
-        of_nodes = [one for one in resources if one.resource_type in NODE_TYPES]
+        of_nodes = [one for one in resources if one.resource_type in node_types]
         if of_nodes and not context.may(call, cluster_right, count=len(of_nodes)):
             refusals += [refused(one, CLUSTER_CODE) for one in of_nodes]
         else:
@@ -266,7 +267,7 @@ def _resources_guard(
         if not refusals:
             return serve(call)
         # Settings of other things there are none, which is no secret.
-        left += [one for one in resources if one.resource_type not in (TOPIC, *NODE_TYPES)]
+        left += [one for one in resources if one.resource_type not in (TOPIC, *node_types)]
         if not left:
             return response(**{results: refusals})
         call.request.resources = left
@@ -306,6 +307,7 @@ alter_configs_guard: Final = _resources_guard(
         resource_name=one.resource_name,
     ),
     response=alter_configs.AlterConfigsResponse,
+    node_types=(NODE_TYPES[0],),  # loggers are no matter of AlterConfigs, whoever asks: 42
 )
 incremental_alter_configs_guard: Final = _resources_guard(
     ALTER_TOPIC_CONFIGS,
@@ -476,9 +478,15 @@ def _quotas_not_altered(call: Call) -> alter_client_quotas.AlterClientQuotasResp
     )
 
 
-def _no_users(_: Call) -> Any:
+def _no_users(call: Call) -> Any:
+    # Kafka leaves the names out; clients read the code at the top.
+    refusal = describe_user_scram_credentials.Result(
+        user="", error_code=CLUSTER_CODE, error_message=DENIED, credential_infos=[]
+    )
     return describe_user_scram_credentials.DescribeUserScramCredentialsResponse(
-        error_code=CLUSTER_CODE, error_message=DENIED, results=[]
+        error_code=CLUSTER_CODE,
+        error_message=DENIED,
+        results=[refusal] * len(call.request.users or ()),
     )
 
 

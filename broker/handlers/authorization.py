@@ -139,7 +139,10 @@ MATRIX: Final[Mapping[int, Row]] = {
         transactions.add_partitions_guard,
         "53 all; 29, 3, the rest 55; 31",
         *(guards.WRITE_ID, guards.WRITE_TOPIC, guards.CLUSTER_ACTION),
-        needs="Write TransactionalId, Write Topic; since version 4 ClusterAction Cluster",
+        needs=(
+            "Write TransactionalId, Write Topic; since version 4 ClusterAction Cluster, on the"
+            " nodes' listener"
+        ),
     ),
     ApiKey.ADD_OFFSETS_TO_TXN: _row(
         transactions.add_offsets_guard, "53, 30", guards.WRITE_ID, guards.READ_GROUP
@@ -171,9 +174,9 @@ MATRIX: Final[Mapping[int, Row]] = {
     ),
     ApiKey.ALTER_CONFIGS: _row(
         administration.alter_configs_guard,
-        "29, 31 each resource",
+        "29, 31 each resource; loggers 42",
         *(guards.ALTER_TOPIC_CONFIGS, guards.ALTER_CLUSTER_CONFIGS),
-        needs="AlterConfigs Topic; of brokers and loggers AlterConfigs Cluster",
+        needs="AlterConfigs Topic; of brokers AlterConfigs Cluster",
     ),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _row(
         administration.alter_log_dirs_guard, "31 each partition", guards.ALTER_CLUSTER

@@ -63,6 +63,12 @@ MAGIC_2_SINCE = 4
 """From here record batches are read as they are stored; older clients need messages (KIP-98)."""
 STORAGE_ERROR_SINCE = 6
 """From here KAFKA_STORAGE_ERROR is known (KIP-112)."""
+REFUSED_UNREAD = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+"""Kafka says of these that no transaction was aborted, where it says null of what it has read."""
 ZSTD_SINCE = 10
 """From here zstd is known (KIP-110)."""
 ZSTD = 4
@@ -550,6 +556,8 @@ def _refuse(result: messages.PartitionResult, code: ErrorCode, version: int) -> 
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     result.error_code = code
     result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
+    if code in REFUSED_UNREAD:
+        result.aborted_transactions = []
 
 
 def _records(

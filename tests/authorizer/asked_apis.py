@@ -461,7 +461,16 @@ ASKED: Final = (
     ),
     Asked(
         "add partitions of a batch",
-        lambda name: add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[]),
+        lambda name: add_partitions_to_txn.AddPartitionsToTxnRequest(
+            transactions=[
+                add_partitions_to_txn.Transaction(
+                    transactional_id=ID,
+                    producer_id=99,
+                    verify_only=True,
+                    topics=[add_partitions_to_txn.Topic(name="t", partitions=[0])],
+                )
+            ]
+        ),
         4,
         (rights.CLUSTER_ACTION,),
         _first((rights.CLUSTER_ACTION, 31)),
@@ -578,6 +587,7 @@ ASKED: Final = (
             ("node", 4, cluster_right, 31),
             ("logger", 8, cluster_right, 31),
         )
+        if (label, of) != ("replace settings", "logger")
     ),
     Asked(
         "describe log directories",

@@ -26,7 +26,9 @@ from barnabas.protocol.acl import (
 )
 from barnabas.protocol.api import ApiKey, spec_of
 from tests.authorizer import acl_model as model
-from tests.authorizer.asked_apis import ASKED, ELSEWHERE, ID, TOPIC, Asked
+from tests.authorizer.asked_apis import ELSEWHERE, ID, TOPIC, Asked
+from tests.authorizer.asked_apis import ASKED as PLAIN
+from tests.authorizer.asked_more import MORE
 from tests.authorizer.guarded_node import (
     ALICE,
     ROOT,
@@ -40,6 +42,8 @@ from tests.handlers.peer import SomePeer
 
 HOST = "127.0.0.1"
 OPERATIONS = [one for one in Operation if one is not Operation.ANY]
+
+ASKED = (*PLAIN, *MORE)
 
 Running = tuple[asyncio.Runner, GuardedNode]
 
@@ -132,10 +136,6 @@ def test_every_api_of_the_matrix_is_asked() -> None:
     tested = {int(spec_of(type(one.request(one.topic))).key) for one in ASKED}
     served_by_others = {
         ApiKey.ALTER_REPLICA_LOG_DIRS,
-        ApiKey.DESCRIBE_CLIENT_QUOTAS,
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         ApiKey.ALTER_PARTITION,
         ApiKey.ALLOCATE_PRODUCER_IDS,
     }

@@ -136,6 +136,7 @@ async def test_a_new_controller_goes_on_with_a_move(four: SmallCluster) -> None:
         (("t", 5), (1,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (("u", 0), (1,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (("t", 0), None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+        (("u", 0), None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
 async def test_what_cannot_be_moved_has_its_code(
