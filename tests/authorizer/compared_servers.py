@@ -226,8 +226,9 @@ def _settings(listeners: Listeners, users: Collection[str], *, is_ours: bool) ->
 
 def _fill(server: Server) -> None:
     """What questions are about."""
-    session = eventually(lambda: _opened(server), within_s=WAIT_S, what=f"{server.name} lets in")
-    with session:
+    with eventually(lambda: list(_opened(server)), within_s=WAIT_S, what=f"{server.name} lets in")[
+        0
+    ] as session:
         eventually(lambda: _made(session, "t"), what="the topic is made")
         eventually(lambda: _is_led(session, "t"), what="the topic is led")
         eventually(lambda: _committed(session), what="the offset is committed")
@@ -241,11 +242,9 @@ def _fill(server: Server) -> None:
         assert not sent.responses[0].partition_responses[0].error_code
 
 
-def _opened(server: Server) -> Session | None:
-    try:
-        return server.as_user(ROOT_USER)
-    except (OSError, Closed, Refused):
-        return None
+def _opened(server: Server) -> Iterator[Session]:
+    with contextlib.suppress(OSError, Closed, Refused):
+        yield server.as_user(ROOT_USER)
 
 
 def _made(session: Session, name: str) -> bool:

@@ -26,8 +26,8 @@ from barnabas.protocol.acl import (
 )
 from barnabas.protocol.api import ApiKey, spec_of
 from tests.authorizer import acl_model as model
-from tests.authorizer.asked_apis import ELSEWHERE, ID, TOPIC, Asked
 from tests.authorizer.asked_apis import ASKED as PLAIN
+from tests.authorizer.asked_apis import ELSEWHERE, ID, TOPIC, Asked
 from tests.authorizer.asked_more import MORE
 from tests.authorizer.guarded_node import (
     ALICE,

@@ -291,6 +291,6 @@ def test_no_user_is_let_in_on_the_nodes_listener(compared: Compared) -> None:
 
 def test_no_difference_is_listed_in_vain(compared: Compared) -> None:
     """Runs last: says nothing where only some questions were asked."""
-    everything_asked = {one.label for one in (*QUESTIONS, *UNSERVED)}
+    everything_asked = {one.label for one in QUESTIONS} | {one.label for one in UNSERVED}
     unused: list[Difference] = [one for one in DIFFERENCES if one.name not in compared.used]
     assert not unused or compared.asked < everything_asked
