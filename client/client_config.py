@@ -17,6 +17,7 @@ from .tls.tls_settings import TlsSettings
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _NONE: Final[Mapping[str, str]] = {}
+_SCRAM_MODULE: Final = ".ScramLoginModule"
 _TOKEN: Final = "tokenauth"  # noqa: S105 - the name of an option
 
 
@@ -74,6 +75,9 @@ class ClientConfig(TlsSettings):
                 login = parse_jaas(self.sasl_jaas_config)
             except ValueError as error:
                 raise ConfigError(f"sasl.jaas.config: {error}") from None
+            if self.sasl_mechanism == "PLAIN" and login.module.endswith(_SCRAM_MODULE):
+                # Kafka's own default is GSSAPI: the file would have failed there, not sent it.
+                raise ConfigError("sasl.mechanism: must be set; PLAIN would send the password")
             username, password = login.options.get("username"), login.options.get("password")
             if login.options.get(_TOKEN) == "true":
                 extensions = {_TOKEN: "true"}

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeGuard
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
@@ -24,6 +24,7 @@ from .client_config import ClientConfig
 from .connection.connection import Connection
 from .connection.sasl_login import SaslLogin
 from .errors import (
+    ClosedByPeer,
     Disconnected,
     KafkaError,
     RequestTimedOut,
@@ -49,6 +50,8 @@ TRANSACTION: Final = 1
 _TYPES_SINCE: Final = 1
 _KEYS_SINCE: Final = 4
 _KEYS_AT_ONCE: Final = 500
+_CLOSED_MAX: Final = 3
+"""So many first contacts in a row that end without an answer are no accident."""
 _VERSION_MAX: Final = {
     add_partitions_to_txn.AddPartitionsToTxnRequest: 3,
     fetch.FetchRequest: 12,
@@ -89,6 +92,7 @@ class Cluster:
         self._connections: dict[ConnectionKey, Connection] = {}
         self._opening: dict[ConnectionKey, asyncio.Lock] = {}
         self._is_closed = False
+        self._closed_at_once = 0
         self._tls = ClientTls(self.config) if self.config.speaks_tls else None
 
     def set_bootstrap(self, bootstrap: str | Sequence[str]) -> None:
@@ -301,12 +305,24 @@ class Cluster:
                 if step is Remedy.GIVE_UP or isinstance(error, Unreachable):
                     raise
                 failure = error
+                if self._is_never_served(error):
+                    raise Unreachable([error]) from error
             if step is Remedy.LOOK_AGAIN:
                 forget()
             pause_s = attempts.backoff_after(why, clock())
             if pause_s is None:
                 raise failure
             await asyncio.sleep(pause_s)
+
+    def _is_never_served(self, error: KafkaError) -> TypeGuard[ClosedByPeer]:
+        """Whether brokers accepted connections, and closed each before any said who is there.
+
+        So does one that asks for a login and is given none. A broker that just stops does it once.
+        """
+        if not isinstance(error, ClosedByPeer) or self.topology.nodes:
+            return False
+        self._closed_at_once += 1
+        return self._closed_at_once >= _CLOSED_MAX
 
     async def _sent(
         self, connection: Connection, message: Any, timeout_ms: int | None = None
@@ -358,13 +374,15 @@ class Cluster:
             if not (connection.is_closed or connection.is_due or channel):
                 return connection
         known = [(node.host, node.port) for node in self.topology.nodes.values()]
-        failures = []
+        failures: list[Disconnected] = []
         for host, port in [*known, *self._bootstrap]:
             try:
                 return await self._connection((host, port, ""))
             except Disconnected as error:
-                failures.append(error.message)
-        raise (Disconnected if known else Unreachable)("; ".join(failures))
+                failures.append(error)
+        if known:
+            raise Disconnected("; ".join(failure.message for failure in failures))
+        raise Unreachable(failures)
 
     async def _connection(self, key: ConnectionKey) -> Connection:
         # One lock a key: two calls at once must not open two connections, of which one would be
@@ -393,6 +411,11 @@ class Cluster:
 
 class Unreachable(Disconnected):
     """No broker answered at any of the addresses we were given: most likely they are wrong."""
+
+    def __init__(self, failures: Sequence[Disconnected]) -> None:
+        self.failures = failures
+        """Of each address, in their order."""
+        super().__init__("; ".join(failure.message for failure in failures))
 
 
 def parse_addresses(bootstrap: str | Sequence[str]) -> list[tuple[str, int]]:

@@ -63,6 +63,10 @@ class TlsFailed(Disconnected):
     """The handshake failed: one side does not accept the certificate or protocol of the other."""
 
 
+class ClosedByPeer(Disconnected):
+    """The other side ended the connection and said nothing: perhaps it expects TLS, or a login."""
+
+
 class OffsetOutOfRange(KafkaError):  # noqa: N818 - reads as what happened
     """The log of ``topic``-``partition`` does not reach to ``offset``, or no longer does."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.tls.tls_settings import SECRET_NAMES
+from barnabas.client.zookeeper.zookeeper_tls_settings import SECRET_NAMES as ZOOKEEPER_SECRET_NAMES
 from barnabas.protocol.settings import ConfigError, suggestion
 
 from .listener_settings import base_name, split_name
@@ -19,7 +20,6 @@ from .unsupported_settings import (
     Treatment,
     UnsupportedSetting,
 )
-from .zookeeper_tls_settings import SECRET_NAMES as ZOOKEEPER_SECRET_NAMES
 
 _PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
 """Settings of Kafka's remote storage, which is refused where it is switched on."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from barnabas.client.zookeeper.zookeeper_tls_settings import ZooKeeperTlsSettings
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.transactions.config import TransactionConfig
 from barnabas.protocol.settings import ConfigError, declared, parse
@@ -43,7 +44,6 @@ from .sasl_settings import (
     sasl_warnings,
 )
 from .ssl_settings import SslSettings, parse_listener_tls, unkept_promises
-from .zookeeper_tls_settings import ZooKeeperTlsSettings
 
 __all__ = [
     "SECTIONS",

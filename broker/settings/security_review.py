@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.client.zookeeper.zookeeper_tls_settings import ENABLE, ZooKeeperTlsSettings
 from barnabas.protocol.acl import ANONYMOUS
 from barnabas.protocol.settings import declared
 
@@ -24,7 +25,6 @@ from .node_settings import NetworkSettings
 from .sasl_settings import NODES_MECHANISM, PLAIN
 from .ssl_settings import CLIENT_AUTH, TLS_PROTOCOLS
 from .unsupported_settings import Treatment
-from .zookeeper_tls_settings import ENABLE, ZooKeeperTlsSettings
 
 PROTOCOL_MAP: Final = "listener.security.protocol.map"
 SECRET: Final = "cluster.secret"  # noqa: S105 - the name of it

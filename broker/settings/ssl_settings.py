@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.tls.tls_settings import SECRET_NAMES, TlsSettings, store_problems
+from barnabas.client.zookeeper.zookeeper_tls_settings import SECRET_NAMES as ZOOKEEPER_SECRET_NAMES
 from barnabas.protocol.settings import ConfigError, declared, parse, setting
 
 from .endpoints import Endpoint
 from .listener_settings import PREFIX, split_name, values_of_listener
 from .unsupported_settings import NEVER_MORE_OPEN
-from .zookeeper_tls_settings import SECRET_NAMES as ZOOKEEPER_SECRET_NAMES
 
 CLIENT_AUTH: Final = "ssl.client.auth"
 TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")

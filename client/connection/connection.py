@@ -36,6 +36,8 @@ VersionRange = tuple[int, int]
 _RESPONSE_BYTES_MAX: Final = 256 << 20
 _CORRELATION_IDS: Final = 1 << 31
 _NO_RESPONSE_ACKS: Final = 0
+_CUT_SHORT: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+"""Of a connection that was accepted: in a handshake the reason may be all that is missing."""
 _SESSION_SHARE: Final = 0.85
 """Of the time that a login holds; Kafka's Java client repeats it no sooner, either."""
 
@@ -116,12 +118,9 @@ class Connection:
                 await connection._agree_on_versions()
                 if sasl is not None:
                     await connection._authenticate(sasl, mechanism)
-        except ssl.SSLError as error:
-            await in_flight.close()
-            raise TlsFailed(f"no TLS with {peer}: {describe_failure(error)}") from error
         except (OSError, OverflowError, ValueError) as error:  # the last two: no such address
             await in_flight.close()
-            raise Disconnected(f"no connection to {peer}: {_reason(error, timeout_ms)}") from error
+            raise _dialling_failure(error, peer, timeout_ms, has_tls=tls is not None) from error
         except BaseException:
             await in_flight.close()
             raise
@@ -296,13 +295,23 @@ async def _dial(
         raise
 
 
+def _dialling_failure(
+    error: Exception, peer: str, timeout_ms: int, *, has_tls: bool
+) -> Disconnected:
+    if isinstance(error, ssl.SSLError):
+        return TlsFailed(f"no TLS with {peer}: {describe_failure(error)}")
+    if has_tls and isinstance(error, _CUT_SHORT):
+        return TlsFailed(f"no TLS with {peer}: it closed the connection")
+    return Disconnected(f"no connection to {peer}: {_reason(error, timeout_ms)}")
+
+
 def _reason(error: Exception, timeout_ms: int) -> str:
     if isinstance(error, TimeoutError):
         return f"nothing within {timeout_ms} ms"
     number = error.errno if isinstance(error, OSError) else None
     if number and number < 0 and isinstance(error, OSError):  # of the resolver of names
         return error.strerror or str(error)
-    return os.strerror(number) if number else str(error)
+    return os.strerror(number) if number else str(error) or type(error).__name__
 
 
 def _error_code(frame: bytes) -> int:

@@ -19,7 +19,13 @@ import struct
 from collections import deque
 from typing import Final, cast
 
-from barnabas.client.errors import Disconnected, KafkaError, RequestTimedOut, TlsFailed
+from barnabas.client.errors import (
+    ClosedByPeer,
+    Disconnected,
+    KafkaError,
+    RequestTimedOut,
+    TlsFailed,
+)
 from barnabas.client.tls.contexts import describe_failure
 
 _SIZE: Final = struct.Struct(">i")
@@ -141,7 +147,7 @@ class InFlightRequests(asyncio.Protocol):
             # In TLS 1.3 the broker looks at our certificate when the handshake is over for us.
             self.fail(TlsFailed(f"no TLS with {self._peer}: {describe_failure(exc)}"))
         reason = f": {exc}" if exc is not None else ""
-        self.fail(Disconnected(f"{self._peer} closed the connection{reason}"))
+        self.fail(ClosedByPeer(f"{self._peer} closed the connection{reason}"))
         if not self._disconnected.done():
             self._disconnected.set_result(None)
 

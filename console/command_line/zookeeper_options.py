@@ -12,9 +12,11 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from barnabas.client.tls.contexts import ClientTls
 from barnabas.client.zookeeper.interface import ConnectionLost, ZooKeeper, ZooKeeperError
+from barnabas.protocol.settings import ConfigError
 
-from .cluster_options import DESCRIPTION, described_address
+from .cluster_options import DESCRIPTION, command_config, described_address
 from .failure import Failure, Misuse
 
 T = TypeVar("T")
@@ -32,25 +34,35 @@ def add_zookeeper_option(parser: argparse.ArgumentParser) -> None:
 
 
 def zookeeper_of(chosen: argparse.Namespace) -> str:
-    """The servers that were typed, of the cluster named, or of the environment; raises Misuse."""
+    """The servers that were typed, of the cluster named, of the file, or of the environment.
+
+    Raises Misuse.
+    """
     found = chosen.zookeeper
     if not found and chosen.cluster is not None:
         found = described_address(chosen.cluster / DESCRIPTION, "zookeeper")
-    found = found or os.environ.get(VARIABLE)
+    found = found or command_config(chosen).zookeeper or os.environ.get(VARIABLE)
     if not found:
         raise Misuse(f"which ZooKeeper? say --zookeeper, --cluster or set {VARIABLE}")
     return str(found)
 
 
 async def with_zookeeper(
-    servers: str, timeout_ms: int, work: Callable[[ZooKeeper], Awaitable[T]]
+    servers: str, chosen: argparse.Namespace, work: Callable[[ZooKeeper], Awaitable[T]]
 ) -> T:
-    """Run ``work`` with a session; raises Failure for what ZooKeeper refuses."""
+    """Run ``work`` with a session, in TLS where the file of ``--command-config`` asks for it.
+
+    Raises Failure for what ZooKeeper refuses.
+    """
     from barnabas.client.zookeeper.kazoo_session import connect
 
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what failed is told once, by us
+    settings = command_config(chosen).zookeeper_tls.tls
+    tls = None if settings is None else ClientTls(settings)
     try:
-        session = await connect(servers, connection_timeout_ms=timeout_ms)
+        session = await connect(servers, connection_timeout_ms=chosen.timeout_ms, tls=tls)
+    except ConfigError as error:
+        raise Failure(error.listing()) from None
     except (ConnectionLost, ZooKeeperError) as error:  # ZooKeeperError: it is no address
         raise Failure(str(error)) from None
     try:
@@ -63,4 +75,4 @@ async def with_zookeeper(
 
 def ask_zookeeper(chosen: argparse.Namespace, work: Callable[[ZooKeeper], Awaitable[T]]) -> T:
     """As :func:`with_zookeeper`, for a command that talks to nobody else."""
-    return asyncio.run(with_zookeeper(zookeeper_of(chosen), chosen.timeout_ms, work))
+    return asyncio.run(with_zookeeper(zookeeper_of(chosen), chosen, work))

@@ -121,7 +121,7 @@ def _with_stores(chosen: argparse.Namespace, work: Callable[[BothStores], Awaita
 
     async def connected(admin: Admin) -> T:
         return await with_zookeeper(
-            servers, chosen.timeout_ms, lambda session: work(BothStores(session, admin))
+            servers, chosen, lambda session: work(BothStores(session, admin))
         )
 
     return administer(chosen, connected)

@@ -18,6 +18,7 @@ from barnabas.broker.security.credential_cache import CredentialCache, Credentia
 from barnabas.broker.security.scram_credentials import ScramCredentials
 from barnabas.broker.settings.password_hash import PasswordHash
 from barnabas.client.zookeeper.interface import NoNode, ZooKeeper
+from barnabas.console.command_line.cluster_options import add_config_option
 from barnabas.console.command_line.command_parser import add_command
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.number_arguments import whole_number
@@ -64,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for sub in (give, listing, remove):
         add_zookeeper_option(sub)
         sub.add_argument("--cluster", type=Path, metavar="DIR", help="of a running `barnabas up`")
+        add_config_option(sub)
         sub.add_argument(
             "--timeout-ms",
             type=whole_number(1),

@@ -14,6 +14,7 @@ from barnabas.client.tls.contexts import ClientTls
 from barnabas.client.tls.tls_settings import TlsSettings
 from barnabas.client.zookeeper.interface import ConnectionLost
 from barnabas.client.zookeeper.kazoo_session import connect
+from barnabas.console.__main__ import main
 from barnabas.console.development.java import find_java
 from barnabas.console.development.ports import LOOPBACK, free_ports
 from benchmarks.apache_kafka import class_path
@@ -125,3 +126,26 @@ async def test_nobody_is_believed_without_a_proper_certificate(
         await connect(
             hosts, session_timeout_ms=SESSION_MS, connection_timeout_ms=REFUSED_MS, tls=tls
         )
+
+
+def test_a_command_reaches_zookeeper_over_tls(
+    secured: Secured, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``zookeeper.ssl.*`` stand in the file of ``--command-config``, as nodes have them."""
+    settings = {
+        "zookeeper.connect": f"{secured.hosts}/users",
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.truststore.location": secured.files.trust,
+        "zookeeper.ssl.keystore.location": secured.files.client,
+    }
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    words = ["users", "list", "--timeout-ms", str(WAIT_MS), "--command-config", str(file)]
+    assert main(words) == 0
+    settings["zookeeper.ssl.truststore.location"] = Authority("other").trust_store(
+        tmp_path / "other.pem"
+    )
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    words[3] = str(REFUSED_MS)
+    assert main(words) == 1
+    assert "certificate refused" in capsys.readouterr().err

@@ -12,13 +12,12 @@ from typing import Final
 from barnabas.client.tls.tls_settings import TlsSettings, store_problems
 from barnabas.protocol.settings import ConfigError, declared, setting
 
-from .unsupported_settings import NEVER_MORE_OPEN
-
 ENABLE: Final = "zookeeper.ssl.client.enable"
 SECRET_NAMES: Final = frozenset(
     {"zookeeper.ssl.keystore.password", "zookeeper.ssl.truststore.password"}
 )
 _PREFIX: Final = "zookeeper."
+_NEVER_MORE_OPEN: Final = "a node is never more open than its file says"
 _TYPES: Final[Mapping[str, str]] = {".jks": "JKS", ".p12": "PKCS12", ".pem": "PEM"}
 
 
@@ -64,7 +63,7 @@ class ZooKeeperTlsSettings:
             given = [item.name for item in defaults if getattr(self, item.field) != item.default]
             if given:
                 raise ConfigError(
-                    *(f"{name}: {ENABLE} is not true; {NEVER_MORE_OPEN}" for name in given)
+                    *(f"{name}: {ENABLE} is not true; {_NEVER_MORE_OPEN}" for name in given)
                 )
             return
         problems = [f"{_PREFIX}{name}: {reason}" for name, reason in store_problems(self._tls())]
