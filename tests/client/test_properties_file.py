@@ -92,7 +92,7 @@ def test_zookeepers_settings_stand_in_the_same_file() -> None:
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({"security.protocl": "SSL"}, "security.protocl: unknown, did you mean security.protocol?"),
+        ({"secure.protocol": "SSL"}, "secure.protocol: unknown, did you mean security.protocol?"),
         ({"bootstrap.server": "a:1"}, "did you mean bootstrap.servers?"),
         ({"sasl.kerberos.service.name": "kafka"}, "is not supported here"),
         ({"ssl.engine.factory.class": "x"}, "is not supported here"),

@@ -198,7 +198,7 @@ def test_a_mistake_is_one_clear_sentence_and_exit_code_1(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"sercurity.protocol": "SSL"}, "unknown, did you mean security.protocol?"),
+        ({"secure.protocol": "SSL"}, "unknown, did you mean security.protocol?"),
         ({"sasl.kerberos.service.name": "kafka"}, "is not supported here"),
         ({"enable.ssl.certificate.verification": "false"}, "always true here"),
         ({"security.protocol": "SASL_SSL"}, "sasl.username: must be set"),
