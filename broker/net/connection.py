@@ -51,6 +51,7 @@ from .small_reads import SmallReceiver
 
 if TYPE_CHECKING:
     from .listener import Listener
+    from .strangers import Stranger
 
 NODE_PRINCIPAL = f"User:{NODE_USER}"
 """Whom the cluster's secret proves."""
@@ -73,9 +74,18 @@ class Connection(asyncio.Protocol):
     read, so that bytes stay in the kernel and TCP slows the peer down; free memory ends it.
     """
 
-    def __init__(self, listener: Listener, admitted_at: float | None = None) -> None:
-        """``admitted_at``: when the quotas let it in, where TLS had to be spoken first."""
+    def __init__(
+        self,
+        listener: Listener,
+        admitted_at: float | None = None,
+        stood_for_by: Stranger | None = None,
+    ) -> None:
+        """``admitted_at``: when the quotas let it in, where TLS had to be spoken first.
+
+        ``stood_for_by`` was counted among the strangers until then.
+        """
         self._listener = listener
+        self._stood_for_by = stood_for_by
         self._admitted_at = admitted_at
         self._principal = ANONYMOUS
         self._requests = listener.limits.requests
@@ -164,6 +174,9 @@ class Connection(asyncio.Protocol):
         self.host = str(address[0]) if address else ""
         now = self._listener.loop.time()
         has_shaken_hands = self._admitted_at is not None
+        if self._stood_for_by is not None:
+            self._listener.limits.strangers.leave(self._stood_for_by)
+            self._stood_for_by = None
         self._is_admitted = has_shaken_hands or self._admit(now)
         if not self._is_admitted or (has_shaken_hands and not self._has_principal()):
             return
@@ -184,7 +197,14 @@ class Connection(asyncio.Protocol):
     def _admit(self, now: float) -> bool:
         """Whether the quotas let it in; else it is closed."""
         quotas = self._listener.limits.connection_quotas
-        problem = quotas.admit(self.host, self.listener, is_internal=self.is_internal, now=now)
+        given = self._transport.get_extra_info("socket")  # None in a simulation
+        problem = quotas.admit(
+            self.host,
+            self.listener,
+            is_internal=self.is_internal,
+            now=now,
+            descriptor=-1 if given is None else given.fileno(),
+        )
         if problem is not None:
             self._log_rejection(problem)
             # Not close(): that waits for the peer to read, and the descriptor stays in use, which

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.quota.ip_connection_rates import IpConnectionRates
 from barnabas.broker.settings.listener_quotas import UNLIMITED, ListenerQuota, parse_address_quotas
 
+from .descriptors import REASON as TOO_FEW_DESCRIPTORS
+from .descriptors import Descriptors
+
 if TYPE_CHECKING:
     from barnabas.broker.settings.node_config import NetworkSettings
 
@@ -55,6 +58,7 @@ class ConnectionQuotas:
     ) -> None:
         self.address_rates: IpConnectionRates | None = None
         """What quotas say of single addresses; None where nobody reads quotas."""
+        self.descriptors = Descriptors()
         self.total = 0
         """Connections on listeners of clients."""
         self._hosts: Counter[str] = Counter()
@@ -100,9 +104,16 @@ class ConnectionQuotas:
         """How many listeners of clients have together beyond the node's bound."""
         return max(0, self.total - self._settings.max_connections)
 
-    def admit(self, host: str, listener: str, *, is_internal: bool, now: float) -> str | None:
-        """Why one more connection is turned away; None when it may come, and then it is counted."""
+    def admit(
+        self, host: str, listener: str, *, is_internal: bool, now: float, descriptor: int = -1
+    ) -> str | None:
+        """Why one more connection is turned away; None when it may come, and then it is counted.
+
+        ``descriptor`` is the one that it was given, -1 where there is none.
+        """
         quota = self._listeners.get(listener, _NO_QUOTA)
+        if not is_internal and not self.descriptors.leave_room(descriptor):
+            return TOO_FEW_DESCRIPTORS
         is_full = not is_internal and self.total >= self._settings.max_connections
         if is_full or self._by_listener[listener] >= quota.connections_max:
             return "too many connections"

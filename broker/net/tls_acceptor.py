@@ -35,6 +35,12 @@ HANDSHAKES_PER_S: Final = 200
 """Where no ``max.connection.creation.rate`` is set: a third of a core."""
 SPACING_S: Final = 0.002
 """Between two handshakes, whatever the rate: beacons and leases have their turn in between."""
+UNDER_WAY_MAX: Final = 500
+"""Of handshakes of one listener; one that has begun costs 20 to 250 KiB until it ends.
+
+No number of places: where one more begins, the oldest is broken off. Peers that go on have ended
+theirs long before, at the default rate 2.5 s before.
+"""
 SHUTDOWN_S: Final = 1.0
 """How long a connection that ends waits for the peer's last word."""
 EXHAUSTED_S: Final = 1.0
@@ -60,18 +66,28 @@ class HandshakePace:
         return begins - now
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Entrant:
     """A peer between its accept and its connection."""
 
     link: socket.socket
     host: str
     accepted_at: float
+    task: asyncio.Task[None] | None = None
     connection: Connection | None = None
     is_handed_over: bool = False
     """The socket is the loop's to close."""
     detail: str = ""
     """What a handshake failed of."""
+    reason: str = ""
+    """Why it was broken off."""
+
+    def time_out(self, reason: str) -> None:
+        """Break its handshake off: others have come. One that is done is no matter of ours."""
+        if self.connection is None or not self.connection.is_made:
+            self.reason = reason
+            if self.task is not None:
+                self.task.cancel()
 
 
 class TlsAcceptor:
@@ -84,6 +100,8 @@ class TlsAcceptor:
         self._pace = HandshakePace()
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: dict[_Entrant, None] = {}
+        """Handshakes that have begun, the oldest first."""
 
     async def bind(self, host: str | None, port: int) -> int:
         """Listen; the port that was bound. Raises OSError when it is taken."""
@@ -149,7 +167,9 @@ class TlsAcceptor:
     def _admit(self, link: socket.socket, host: str) -> None:
         listener, now = self._listener, self._loop.time()
         quotas, is_internal = listener.limits.connection_quotas, listener.is_internal
-        problem = quotas.admit(host, listener.name, is_internal=is_internal, now=now)
+        problem = quotas.admit(
+            host, listener.name, is_internal=is_internal, now=now, descriptor=link.fileno()
+        )
         if problem is not None:
             link.close()
             self._reject(host, problem)
@@ -159,10 +179,17 @@ class TlsAcceptor:
         entrant = _Entrant(link, host, now)
         # Not at the end of the task: one that is cancelled before it begins has no end.
         work = self._hold(entrant, close_s) if close_s else self._enter(entrant, wait_s)
-        self._start(work).add_done_callback(lambda _: self._give_back(entrant))
+        entrant.task = self._start(work)
+        entrant.task.add_done_callback(lambda _: self._give_back(entrant))
+        if not is_internal:
+            listener.limits.strangers.enter(entrant)
 
     def _give_back(self, entrant: _Entrant) -> None:
         """From connection_made on it is the connection that gives its place back."""
+        self._listener.limits.strangers.leave(entrant)
+        if entrant.reason:
+            self._listener.tls_handshakes["failed"] += 1
+            self._reject(entrant.host, entrant.reason)
         if not entrant.is_handed_over:
             entrant.link.close()
         if entrant.connection is None or not entrant.connection.is_made:
@@ -209,10 +236,13 @@ class TlsAcceptor:
         """Why it failed, and then the loop has closed the socket; nothing when it is done."""
 
         def make() -> Connection:
-            entrant.connection = Connection(self._listener, admitted_at=entrant.accepted_at)
+            entrant.connection = Connection(
+                self._listener, admitted_at=entrant.accepted_at, stood_for_by=entrant
+            )
             return entrant.connection
 
         entrant.is_handed_over = True
+        self._begin(entrant)
         try:
             await self._loop.connect_accepted_socket(
                 make,
@@ -226,7 +256,16 @@ class TlsAcceptor:
         except OSError as error:  # ssl.SSLError is one
             entrant.detail = describe_failure(error)
             return "TLS handshake failed"
+        finally:
+            self._under_way.pop(entrant, None)
         return ""
+
+    def _begin(self, entrant: _Entrant) -> None:
+        self._under_way[entrant] = None
+        if len(self._under_way) > UNDER_WAY_MAX:
+            oldest = next(iter(self._under_way))
+            del self._under_way[oldest]
+            oldest.time_out("TLS handshake not ended, and others wait")
 
     async def _hello(self, link: socket.socket) -> str:
         """Wait for the beginning of a handshake, and leave it in the kernel."""
