@@ -1,6 +1,6 @@
 """Beginnings of TLS handshakes, written by hand: what no library would send.
 
-Source: RFC 5246 §7.4.1.2 (ClientHello), RFC 8446 §4.1.2; RFC 6520 (heartbeat).
+Source: RFC 5246, section 7.4.1.2 (ClientHello); RFC 8446, section 4.1.2; RFC 6520 (heartbeat).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A client of TLS 1.2 that begins another handshake inside of its session, which no library does.
 
 The keys are derived from the key log that OpenSSL writes: the record that asks is encrypted here.
-Source: RFC 5246 §6.3, §7.4.1 and §8.1; RFC 5288 (GCM).
+Source: RFC 5246, sections 6.3, 7.4.1 and 8.1; RFC 5288 (GCM).
 """
 
 from __future__ import annotations
