@@ -1,7 +1,8 @@
 """Batches of transactions that clients produce: when each is appended, and what is asked before.
 
     batch of a transaction ─┬─ without a transactional id                       53
-                            ├─ its transaction is open in the log               appended
+                            ├─ its transaction is open in the log, and its
+                            │  coordinator was asked about this id once         appended
                             └─ else: its guard is taken, its coordinator asked  ("unverified")
                                        no                                       its code, translated
                                        yes, and the guard is still there        appended
@@ -100,9 +101,10 @@ class TransactionalBatches:
             return
         asked = prepared.producer_id, prepared.producer_epoch, prepared.base_sequence
         if guard is not None:
+            producers.vouch(transactional_id, prepared.producer_id)
             producers.check_verified(*asked, guard)
             return
-        guard = producers.begin_verification(*asked, self._now_ms())
+        guard = producers.begin_verification(transactional_id, *asked, self._now_ms())
         if guard is not NOTHING_TO_VERIFY:
             raise NotVerified(prepared, guard)
 

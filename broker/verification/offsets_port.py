@@ -15,7 +15,7 @@ from barnabas.broker.storage.producers.verification_guards import (
 from barnabas.coordinator.ports import OFFSETS_TOPIC, OnVerified
 from barnabas.protocol.errors import ErrorCode, Refused
 
-from .verifier import Question, Verifier
+from .verifier import Codes, Question, Verifier
 
 
 class OffsetsVerification:
@@ -57,18 +57,18 @@ class OffsetsVerification:
             on_verified(ErrorCode.NOT_COORDINATOR, None)
             return
         guard = producers.begin_verification(
-            producer_id, producer_epoch, NO_SEQUENCE, self._now_ms()
+            transactional_id, producer_id, producer_epoch, NO_SEQUENCE, self._now_ms()
         )
         if guard is NOTHING_TO_VERIFY:
             on_verified(ErrorCode.NONE, guard)
             return
         asked = OFFSETS_TOPIC, partition
+
+        def on_answer(codes: Codes) -> None:
+            if codes[asked] is ErrorCode.NONE:
+                producers.vouch(transactional_id, producer_id)
+            on_verified(codes[asked], guard)
+
         self._verifier.ask(
-            Question(
-                transactional_id,
-                producer_id,
-                producer_epoch,
-                (asked,),
-                lambda codes: on_verified(codes[asked], guard),
-            )
+            Question(transactional_id, producer_id, producer_epoch, (asked,), on_answer)
         )

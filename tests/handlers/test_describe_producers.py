@@ -13,7 +13,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_producers as messages
 from barnabas.protocol.messages import produce
 from barnabas.protocol.records.batch import build_batch
-from tests.handlers.coordinators import judging
+from tests.handlers.coordinators import FakeVerifier, judging
 from tests.handlers.peer import answered, call, over_the_wire
 from tests.handlers.test_produce import request, results
 from tests.replication.logs import NOW_MS, a_batch, follow, lead
@@ -91,6 +91,13 @@ def sent(
     return results(answered(handler.produce(call(asking, 9))))[0]
 
 
+async def sent_and_asked(handler: ProduceHandler, batch: bytearray) -> produce.PartitionResult:
+    """The same, where a coordinator is asked first."""
+    asking = request(("t", batch))
+    asking.transactional_id = "mine"
+    return results(await handler.produce(call(asking, 9)))[0]
+
+
 async def test_a_transaction_that_nobody_coordinates_does_not_begin(
     handler: ProduceHandler, replicas: ReplicaManager
 ) -> None:
@@ -100,12 +107,24 @@ async def test_a_transaction_that_nobody_coordinates_does_not_begin(
 
 
 async def test_a_transaction_that_began_before_a_take_over_goes_on(
-    handler: ProduceHandler, replicas: ReplicaManager
+    replicas: ReplicaManager,
 ) -> None:
+    """Once its coordinator says that the producer is who it says it is."""
+    verifier = FakeVerifier(ErrorCode.NONE)
+    lead(replicas, "t")
+    handler = ProduceHandler(
+        replicas,
+        loop=asyncio.get_running_loop(),
+        now_ms=lambda: NOW_MS,
+        transactions=judging(verifier),
+    )
     append(replicas.led("t", 0), in_transaction(7))
-    assert sent(handler, in_transaction(7, 1)).base_offset == 1
+    assert (await sent_and_asked(handler, in_transaction(7, 1))).base_offset == 1
+    assert sent(handler, in_transaction(7, 2)).base_offset == 2
     append(replicas.led("t", 0), marker(7))
-    assert sent(handler, in_transaction(7, 2)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    verifier.code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    refused = await sent_and_asked(handler, in_transaction(7, 3))
+    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 async def test_a_transactional_batch_needs_a_transactional_id(

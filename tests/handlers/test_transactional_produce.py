@@ -143,18 +143,51 @@ async def test_what_waits_for_a_coordinator_is_kept_in_memory_of_its_own(
 async def test_inside_of_an_open_transaction_nobody_is_asked(
     handler: ProduceHandler, replicas: ReplicaManager, verifier: FakeVerifier
 ) -> None:
-    append(replicas.led("t", 0), numbered())
+    verifier.code = ErrorCode.NONE
+    assert codes(await sending(handler, ("t", numbered()))) == [0]
     assert codes(answered(sending(handler, ("t", numbered(1))))) == [0]
     assert codes(answered(sending(handler, ("t", numbered(1))))) == [0]  # repeated: appended once
     assert replicas.led("t", 0).log.end_offset == 2
-    assert verifier.questions == []
+    assert len(verifier.questions) == 1
+
+
+async def test_an_open_transaction_vouches_for_nobody_under_another_id(
+    handler: ProduceHandler, replicas: ReplicaManager, verifier: FakeVerifier
+) -> None:
+    """Who may use an id of his own, and guesses a producer id and its next sequence."""
+    verifier.code = ErrorCode.NONE
+    assert codes(await sending(handler, ("t", numbered()))) == [0]
+    verifier.code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    stranger = sending(handler, ("t", numbered(1)), transactional_id="another's")
+    assert codes(await stranger) == [49]
+    assert replicas.led("t", 0).log.end_offset == 1
+    assert codes(answered(sending(handler, ("t", numbered(1))))) == [0]
+    assert len(verifier.questions) == 2
+
+
+async def test_a_new_leader_asks_once_about_what_is_open(
+    handler: ProduceHandler, replicas: ReplicaManager, verifier: FakeVerifier
+) -> None:
+    """Whose transaction it is the log does not say; several batches may be under way."""
+    append(replicas.led("t", 0), numbered())
+    under_way = [
+        asyncio.ensure_future(sending(handler, ("t", numbered(sequence)))) for sequence in (1, 2)
+    ]
+    await turns()
+    assert len(verifier.questions) == 2
+    for place in (0, 1):
+        verifier.answer(ErrorCode.NONE, place)
+    assert [codes(await one) for one in under_way] == [[0], [0]]
+    assert codes(answered(sending(handler, ("t", numbered(3))))) == [0]
+    assert len(verifier.questions) == 2
 
 
 async def test_an_open_transaction_of_another_epoch_vouches_for_nothing(
     handler: ProduceHandler, replicas: ReplicaManager, verifier: FakeVerifier
 ) -> None:
     """See docs/spec/transactions.md §5.3: a made-up higher epoch is not taken."""
-    append(replicas.led("t", 0), numbered())
+    verifier.code = ErrorCode.NONE
+    assert codes(await sending(handler, ("t", numbered()))) == [0]
     verifier.code = ErrorCode.PRODUCER_FENCED
     assert codes(await sending(handler, ("t", numbered(epoch=1)))) == [47]
     assert replicas.led("t", 0).log.end_offset == 1

@@ -258,6 +258,14 @@ CHECKS: dict[str, tuple[str, ...]] = {
         "storage/test_golden_transactions.py::test_a_follower_has_the_same_state_without_a_replay",
         "interop/test_golden_transactions.py::test_every_client_is_shown_what_kafkas_clients_were",
     ),
+    "T5.11": (
+        "handlers/test_transactional_produce.py"
+        "::test_an_open_transaction_vouches_for_nobody_under_another_id",
+        "handlers/test_transactional_produce.py::test_a_new_leader_asks_once_about_what_is_open",
+        "verification/test_offsets_port.py::test_offsets_under_another_id_are_asked_about",
+        "interop/test_foreign_producers.py"
+        "::test_a_stranger_who_claims_a_producer_id_changes_nothing_of_its_transaction",
+    ),
     "T6.1": (
         "console/transactions/test_tables.py"
         "::test_the_ids_of_a_real_kafka_are_listed_as_its_tool_lists_them",

@@ -59,6 +59,8 @@ DONE: dict[str, tuple[str, ...]] = {
     "bad input: a stranger extends nothing": (
         "handlers/test_transactional_produce.py"
         "::test_an_open_transaction_of_another_epoch_vouches_for_nothing",
+        "interop/test_foreign_producers.py"
+        "::test_a_stranger_who_claims_a_producer_id_changes_nothing_of_its_transaction",
     ),
     "bad input: a stranger ends nothing": (
         "coordinator/transactions/test_end_txn.py::test_an_unknown_id_or_another_producer_id_is_49",

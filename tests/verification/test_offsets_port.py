@@ -39,9 +39,9 @@ class Committing:
             now_ms=lambda: NOW_MS,
         )
 
-    def verify(self, epoch: int = 0) -> list[tuple[ErrorCode, Any]]:
+    def verify(self, epoch: int = 0, name: str = "mine") -> list[tuple[ErrorCode, Any]]:
         answers: list[tuple[ErrorCode, Any]] = []
-        self.port.verify(0, "mine", PID, epoch, lambda code, guard: answers.append((code, guard)))
+        self.port.verify(0, name, PID, epoch, lambda code, guard: answers.append((code, guard)))
         return answers
 
     def append(self, guard: object | None) -> ErrorCode:
@@ -83,6 +83,18 @@ async def test_an_offsets_partition_is_verified_once_for_a_transaction(
     [(code, guard)] = committing.verify()
     assert (code, committing.append(guard)) == (0, 0)
     assert len(committing.verifier.questions) == 1
+
+
+async def test_offsets_under_another_id_are_asked_about(committing: Committing) -> None:
+    """T5.11: the producer id of an open transaction is easily guessed."""
+    committing.verifier.code = ErrorCode.NONE
+    assert committing.append(committing.verify()[0][1]) == 0
+    committing.verifier.code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    [(code, _guard)] = committing.verify(name="another's")
+    assert code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    [(code, guard)] = committing.verify()
+    assert (code, committing.append(guard)) == (0, 0)
+    assert len(committing.verifier.questions) == 2
 
 
 @pytest.mark.parametrize("is_open", [False, True])

@@ -83,7 +83,7 @@ class ProducerStateEntry:
 class ProducerStateManager:
     """The producers of one partition by their ids."""
 
-    __slots__ = ("_producers", "end_offset", "guards", "transactions")
+    __slots__ = ("_producers", "_vouched", "end_offset", "guards", "transactions")
 
     def __init__(self, known: Mapping[int, ProducerStateEntry] | None = None) -> None:
         self._producers = dict(known or {})
@@ -95,6 +95,10 @@ class ProducerStateManager:
             }
         )
         self.guards = VerificationGuards()
+        self._vouched: dict[int, str] = {}
+        """The transactional id of each producer whose coordinator was asked: it never has another.
+        In memory only, so that a new leader asks once about what is open.
+        """
         self.end_offset = 0
         """The log up to here has been taken into account."""
 
@@ -178,16 +182,30 @@ class ProducerStateManager:
             )
 
     def begin_verification(
-        self, producer_id: int, epoch: int, base_sequence: int, now_ms: int
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        now_ms: int,
     ) -> VerificationGuard:
         """What the append of a transactional batch is to be checked with.
 
-        NOTHING_TO_VERIFY when the transaction is open in this log. An open one of another epoch
-        does not count: a made-up higher epoch would be let in, and end the true one's.
+        NOTHING_TO_VERIFY when the transaction is open in this log, under this id. An open one of
+        another epoch does not count: a made-up higher epoch would be let in, and end the true
+        one's. Nor does that of another id: producer ids are easily guessed, and who may use one
+        transactional id is not to write into the transactions of others.
         """
-        if self._is_settled(producer_id, epoch):
+        if self._is_settled(producer_id, epoch) and (
+            self._vouched.get(producer_id) == transactional_id
+            or epoch < self._producers[producer_id].epoch
+        ):
             return NOTHING_TO_VERIFY
         return self.guards.take(producer_id, epoch, base_sequence, now_ms)
+
+    def vouch(self, transactional_id: str, producer_id: int) -> None:
+        """The coordinator of this id says that the producer is its own."""
+        self._vouched[producer_id] = transactional_id
 
     def check_verified(
         self, producer_id: int, epoch: int, base_sequence: int, guard: VerificationGuard
@@ -273,11 +291,13 @@ class ProducerStateManager:
             if producer.transaction_start != NO_TRANSACTION or now_ms - last_seen_ms <= idle_ms:
                 kept[producer_id] = producer
         self._producers = kept
+        self._vouched = {key: name for key, name in self._vouched.items() if key in kept}
         self.guards.expire(now_ms, idle_ms)
 
     def clear(self) -> None:
         """Forget all."""
         self._producers.clear()
+        self._vouched.clear()
         self.transactions = OngoingTransactions()
         self.guards.clear()
         self.end_offset = 0

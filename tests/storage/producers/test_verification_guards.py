@@ -24,9 +24,14 @@ DAY_MS = 86_400_000
 
 
 def guard_of(
-    producers: ProducerStateManager, *, epoch: int = 0, sequence: int = 0, now_ms: int = 0
+    producers: ProducerStateManager,
+    *,
+    epoch: int = 0,
+    sequence: int = 0,
+    now_ms: int = 0,
+    name: str = "mine",
 ) -> VerificationGuard:
-    return producers.begin_verification(PID, epoch, sequence, now_ms)
+    return producers.begin_verification(name, PID, epoch, sequence, now_ms)
 
 
 def refusal(
@@ -73,12 +78,35 @@ def test_an_open_transaction_of_the_same_epoch_needs_no_guard(replicas: ReplicaM
     lead(replicas, "t")
     partition = replicas.led("t", 0)
     producers = partition.log.producers
+    producers.vouch("mine", PID)
     append(partition, in_transaction(PID))
     assert guard_of(producers) is NOTHING_TO_VERIFY
     assert refusal(producers, NOTHING_TO_VERIFY) == 0
     assert guard_of(producers, epoch=1) is not NOTHING_TO_VERIFY
     append(partition, marker(PID))
     assert refusal(producers, NOTHING_TO_VERIFY) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_an_open_transaction_says_nothing_of_another_id(replicas: ReplicaManager) -> None:
+    lead(replicas, "t")
+    partition = replicas.led("t", 0)
+    producers = partition.log.producers
+    append(partition, in_transaction(PID))
+    assert guard_of(producers) is not NOTHING_TO_VERIFY  # as after a change of leaders
+    producers.vouch("mine", PID)
+    assert guard_of(producers) is NOTHING_TO_VERIFY
+    assert guard_of(producers, name="another's") is not NOTHING_TO_VERIFY
+    append(partition, marker(PID), in_transaction(PID, 1))
+    assert guard_of(producers) is NOTHING_TO_VERIFY  # a producer id never has another
+
+
+def test_whose_a_producer_is_is_forgotten_with_it(replicas: ReplicaManager) -> None:
+    lead(replicas, "t")
+    producers = replicas.led("t", 0).log.producers
+    producers.vouch("mine", PID)
+    producers.expire(1, DAY_MS)
+    append(replicas.led("t", 0), in_transaction(PID))
+    assert guard_of(producers) is not NOTHING_TO_VERIFY
 
 
 def test_a_sequence_above_the_lowest_one_is_refused_while_the_guard_stands() -> None:
