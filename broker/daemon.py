@@ -18,6 +18,7 @@ from barnabas.broker.coordination.coordinator_ports import wall_clock_ms
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.tls.contexts import ClientTls
 from barnabas.client.zookeeper import kazoo_session
+from barnabas.client.zookeeper.identity import ZooKeeperIdentity
 from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError
 from barnabas.protocol.settings import ConfigError
 
@@ -53,6 +54,7 @@ class Connect(Protocol):
         session_timeout_ms: int,
         connection_timeout_ms: int,
         tls: ClientTls | None = None,
+        identity: ZooKeeperIdentity | None = None,
     ) -> Awaitable[ZooKeeper]:
         """Connect, or raise ConnectionLost within ``connection_timeout_ms``."""
 
@@ -128,6 +130,7 @@ async def _session(config: NodeConfig, connect: Connect) -> AsyncIterator[ZooKee
         session_timeout_ms=session_ms,
         connection_timeout_ms=settings.zookeeper_connection_timeout_ms or session_ms,
         tls=None if tls is None else ClientTls(tls),
+        identity=config.zookeeper_login.identity(),
     )
     try:
         yield zookeeper

@@ -18,6 +18,11 @@ from barnabas.protocol.settings import ConfigError, declared, parse, suggestion
 
 from .client_config import ClientConfig
 from .tls.tls_settings import PEM, SECRET_NAMES, store_problems
+from .zookeeper.zookeeper_login_settings import (
+    LOGIN_SECRET_NAMES,
+    ZooKeeperLoginSettings,
+    check_zookeeper_login,
+)
 from .zookeeper.zookeeper_tls_settings import SECRET_NAMES as ZOOKEEPER_SECRET_NAMES
 from .zookeeper.zookeeper_tls_settings import ZooKeeperTlsSettings
 
@@ -43,6 +48,7 @@ _SECRET: Final = frozenset(
     {
         *(SECRET_NAMES - {"ssl.keystore.certificate.chain", "ssl.truststore.certificates"}),
         *ZOOKEEPER_SECRET_NAMES,
+        *LOGIN_SECRET_NAMES,
         "sasl.jaas.config",
         "sasl.password",
     }
@@ -84,6 +90,7 @@ class ClientProperties:
     zookeeper: str | None = None
     """``zookeeper.connect``."""
     zookeeper_tls: ZooKeeperTlsSettings = field(default_factory=ZooKeeperTlsSettings)
+    zookeeper_login: ZooKeeperLoginSettings = field(default_factory=ZooKeeperLoginSettings)
     holds_secret: bool = False
     """Whether the file is one that others should not read."""
 
@@ -117,11 +124,14 @@ def client_properties(values: Mapping[str, str]) -> ClientProperties:
     problems = list(_client_problems(client))
     if problems:
         raise ConfigError(*problems)
+    tls, login = parse(ZooKeeperTlsSettings, known), parse(ZooKeeperLoginSettings, known)
+    check_zookeeper_login(login, tls)
     return ClientProperties(
         client=client,
         bootstrap=known.get(_BOOTSTRAP) or None,
         zookeeper=known.get(_ZOOKEEPER) or None,
-        zookeeper_tls=parse(ZooKeeperTlsSettings, known),
+        zookeeper_tls=tls,
+        zookeeper_login=login,
         holds_secret=not _SECRET.isdisjoint(known),
     )
 
@@ -131,6 +141,7 @@ def _name_problems(values: Mapping[str, str]) -> Iterator[str]:
         *(_BOOTSTRAP, _ZOOKEEPER),
         *declared(ClientConfig),
         *declared(ZooKeeperTlsSettings),
+        *declared(ZooKeeperLoginSettings),
         *_LIBRDKAFKA,
         *_NO_MEANING,
     ]

@@ -25,7 +25,7 @@ _VERBS: Final = {
     "up": "start a development cluster: ZooKeeper and nodes, gone with Ctrl-C",
     "broker": "run one broker from a server.properties file",
     "coordinator": "run one coordinator from a server.properties file",
-    "zookeeper": "run one ZooKeeper server in the foreground",
+    "zookeeper": "run one ZooKeeper server in the foreground; secure or open the cluster's znodes",
     "topics": "create, list, describe, alter and delete topics",
     "produce": "send records: each word, or each line of standard input",
     "consume": "print records, as a reader or as a member of a group",

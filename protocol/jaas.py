@@ -1,8 +1,9 @@
-r"""The one login that a ``sasl.jaas.config`` holds: a module, a flag and its options.
+r"""Logins as Java writes them: the one of a ``sasl.jaas.config``, and the sections of a file.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";
+    Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="u"; };
 
-Source: docs/spec/security.md §2 (S27); Kafka's JaasConfig, which reads it by Java's
+Source: docs/spec/security.md §2 (S27) and §5 (S68); Kafka's JaasConfig, which reads it by Java's
 StreamTokenizer: bare words of letters, digits and ``._-$``, others in quotes with backslash
 escapes, comments as in Java. Problems never repeat what was written: it may be a password.
 """
@@ -23,7 +24,7 @@ _TOKEN: Final = re.compile(
     | (?P<word> [\w.$-]+ )
     | "(?P<double> (?:[^"\\\n] | \\.)* )"
     | '(?P<single> (?:[^'\\\n] | \\.)* )'
-    | (?P<sign> [=;] )
+    | (?P<sign> [=;{}] )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -55,20 +56,39 @@ class JaasLogin:
 def parse_jaas(text: str) -> JaasLogin:
     """Read one login; raises ValueError that says what is wrong without repeating any of it."""
     tokens = _tokens(text)
+    login = _login(tokens)
+    if next(tokens, None) is not None:
+        raise ValueError("must hold one login module, and nothing behind its semicolon")
+    return login
+
+
+def parse_jaas_file(text: str) -> Mapping[str, JaasLogin]:
+    """The sections of a JAAS file by name, each with one login module; raises ValueError."""
+    tokens = _tokens(text)
+    sections: dict[str, JaasLogin] = {}
+    for name, _ in tokens:
+        if name in "=;{}" or next(tokens, None) != ("{", True):
+            raise ValueError("each section must read Name { ... };")
+        sections[name] = _login(tokens)
+        if (next(tokens, None), next(tokens, None)) != (("}", True), (";", True)):
+            raise ValueError(f"section {name} must hold one login module, and end with }};")
+    return sections
+
+
+def _login(tokens: Iterator[tuple[str, bool]]) -> JaasLogin:
+    """The tokens up to a login's semicolon."""
     module, is_bare = next(tokens, ("", False))
     flag, _ = next(tokens, ("", False))
-    if not is_bare or module in "=;":
+    if not is_bare or module in "=;{}":
         raise ValueError("must begin with the class name of a login module")
     if flag.lower() not in _FLAGS:
         raise ValueError(f"the login module must be followed by one of {', '.join(sorted(_FLAGS))}")
     options: dict[str, str] = {}
     for key, is_bare in tokens:
         if (key, is_bare) == (";", True):
-            if next(tokens, None) is not None:
-                raise ValueError("must hold one login module, and nothing behind its semicolon")
             return JaasLogin(module, options)
         sign, value = next(tokens, None), next(tokens, None)
-        if sign != ("=", True) or value is None or value in ((";", True), ("=", True)):
+        if sign != ("=", True) or value is None or (value[1] and value[0] in "=;{}"):
             raise ValueError('each option must read key="value"')
         options[key] = value[0]
     raise ValueError("must end with a semicolon")

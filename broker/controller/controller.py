@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from barnabas.broker.liveness.failure_detector import FailureDetector
 from barnabas.broker.runtime.latency import Latency
-from barnabas.client.zookeeper.interface import SessionState, ZooKeeperError
+from barnabas.client.zookeeper.interface import NoAuth, SessionState, ZooKeeperError
 from barnabas.protocol.errors import ErrorCode, Refused
 
 from .components import ControllerComponents
@@ -36,6 +36,8 @@ RECONCILIATION_S: Final = 10.0
 """How often a part of what is known is compared with ZooKeeper."""
 RETRY_S: Final = 1.0
 """How long a controller that failed waits before it stands again."""
+REFUSED_S: Final = 60.0
+"""The same for one that ZooKeeper does not let write: others may be who they should be."""
 VACANCY_S: Final = 10.0
 """How often a node that cannot be elected says that nobody is controller."""
 
@@ -287,6 +289,10 @@ class Controller:
             log.warning("stopped ruling event=%s: %s", event.name, moved)
             await self._resign(event)
             self.campaign()
+        except NoAuth as error:
+            log.error("gave up being controller event=%s: %s", event.name, error)
+            await self._resign(event)
+            self._campaign_later(REFUSED_S)
         except ZooKeeperError as error:
             level = logging.WARNING if repr(error) != self._last_problem else logging.DEBUG
             self._last_problem = repr(error)

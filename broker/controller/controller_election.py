@@ -25,6 +25,7 @@ from barnabas.client.zookeeper.interface import (
     Create,
     Delete,
     MultiFailed,
+    NoAuth,
     NodeExists,
     NoNode,
     Op,
@@ -128,7 +129,9 @@ class ControllerElection:
                     Create(znodes.CONTROLLER, self._record(), ephemeral=True),
                     Set(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode(), version),
                 )
-            except (MultiFailed, ConnectionLost):
+            except (MultiFailed, ConnectionLost) as failure:
+                if isinstance(failure, MultiFailed) and isinstance(failure.error, NoAuth):
+                    raise failure.error from None  # trying again would change nothing
                 continue
             self.epoch = epoch + 1
             self._fence = results[-1].version
@@ -199,7 +202,9 @@ class ControllerElection:
                     Check(znodes.CONTROLLER_EPOCH, self._fence),
                     Delete(znodes.CONTROLLER, stat.version),
                 )
-        except (MultiFailed, NoNode):
+        except (MultiFailed, NoNode) as failure:
+            if isinstance(failure, MultiFailed) and isinstance(failure.error, NoAuth):
+                raise failure.error from None  # it is ours, and stays
             log.info("left the controller znode to its new owner node=%d", self._node_id)
 
     def step_down(self) -> None:

@@ -29,7 +29,7 @@ from barnabas.protocol.zookeeper import acl_znodes as znodes
 
 from .call import Call, Handler
 from .cooperative import Turn, shortened
-from .topics import unreachable
+from .zookeeper_failures import unreachable
 
 MESSAGE: Final = "No authorizer is configured: there are no access rules."
 HOST_MAX: Final = 255

@@ -30,6 +30,7 @@ from barnabas.protocol.settings import ConfigError, Setting, declared, suggestio
 from .call import Call, Handler
 from .cooperative import Turn, map_in_turns, shortened
 from .describe_configs import NODE, SETTINGS_MAX, TOPIC, as_text
+from .zookeeper_failures import unreachable
 
 SET: Final = 0
 DELETE: Final = 1
@@ -127,7 +128,8 @@ class AlterConfigsHandler:
             except ConfigError as error:
                 code, message = ErrorCode.INVALID_CONFIG, str(error)
             except ZooKeeperError as error:
-                code, message = ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error!r}"
+                failed = unreachable(error)
+                code, message = failed.code, failed.message
             results[key] = result(
                 error_code=code,
                 error_message=None if message is None else shortened(message),

@@ -30,6 +30,7 @@ from barnabas.protocol.messages import alter_client_quotas, describe_client_quot
 
 from .call import Call, Handler
 from .cooperative import Turn, shortened
+from .zookeeper_failures import unreachable
 
 EXACT: Final = 0
 OF_DEFAULT: Final = 1
@@ -89,7 +90,7 @@ class ClientQuotasHandler:
                 if bounds:
                     entries.append(_entry(_names(entity), bounds))
         except ZooKeeperError as error:
-            raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error!r}") from error
+            raise unreachable(error) from error
         return entries
 
     async def alter(self, call: Call) -> alter_client_quotas.AlterClientQuotasResponse:
@@ -104,7 +105,8 @@ class ClientQuotasHandler:
             except Refused as refusal:
                 code, message = refusal.code, refusal.message
             except ZooKeeperError as error:
-                code, message = ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error!r}"
+                failed = unreachable(error)
+                code, message = failed.code, failed.message
             results.append(
                 alter_client_quotas.EntryResult(
                     error_code=code,

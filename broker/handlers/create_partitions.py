@@ -22,7 +22,8 @@ from barnabas.protocol.names import check_topic
 from .call import Call, Handler
 from .cooperative import Turn, shortened
 from .throttled_calls import mutation_quota, throttled
-from .topics import OTHERS_S, LedTopics, counted, elsewhere, is_led, late, unreachable
+from .topics import OTHERS_S, LedTopics, counted, elsewhere, is_led, late
+from .zookeeper_failures import unreachable
 
 STRICT_SINCE: Final = 3
 """From here a client knows that it is over its quota (89, KIP-599)."""

@@ -30,6 +30,7 @@ from barnabas.protocol.zookeeper.user_znodes import user_entity
 
 from .call import Call, Handler
 from .cooperative import Turn
+from .zookeeper_failures import unreachable
 
 log = logging.getLogger(__name__)
 
@@ -117,8 +118,8 @@ class ScramUsersHandler:
             except Refused as refusal:
                 result.error_code, result.error_message = refusal.code, refusal.message
             except ZooKeeperError as error:
-                result.error_code = ErrorCode.REQUEST_TIMED_OUT
-                result.error_message = f"ZooKeeper: {error!r}"
+                failed = unreachable(error)
+                result.error_code, result.error_message = failed.code, failed.message
             results.append(result)
         return altering.AlterUserScramCredentialsResponse(results=results)
 

@@ -31,6 +31,7 @@ from .call import Call, Handler
 from .cooperative import Turn, map_in_turns, shortened
 from .describe_configs import DEFAULT_SETTING, OWN_SETTING, SETTINGS_MAX, as_text
 from .throttled_calls import mutation_quota, throttled
+from .zookeeper_failures import unreachable
 
 log = logging.getLogger(__name__)
 
@@ -321,8 +322,3 @@ def elsewhere() -> Refused:
 def late(timeout_ms: int) -> Refused:
     """What is answered when the time of the request is up; what was begun goes on."""
     return Refused(ErrorCode.REQUEST_TIMED_OUT, f"not finished within {timeout_ms} ms, goes on")
-
-
-def unreachable(error: ZooKeeperError) -> Refused:
-    """What is answered when ZooKeeper does not do what it is asked."""
-    return Refused(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error!r}")

@@ -19,7 +19,13 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from barnabas.client.zookeeper.interface import BadVersion, NoNode, ZooKeeper, ZooKeeperError
+from barnabas.client.zookeeper.interface import (
+    BadVersion,
+    NoAuth,
+    NoNode,
+    ZooKeeper,
+    ZooKeeperError,
+)
 from barnabas.protocol.zookeeper import znodes
 
 from .partition_context import PendingIsrChange
@@ -39,6 +45,8 @@ NOTIFICATION_PARTITIONS_MAX: Final = 3000
 WRITES_MAX: Final = 100
 """At once: the loss of a node may change thousands of sets."""
 BACKOFF_S: Final = 0.1
+REFUSED_S: Final = 10.0
+"""Before the next try to write what ZooKeeper does not let this node write."""
 
 
 # --- the rules ------------------------------------------------------------------------------------
@@ -188,6 +196,9 @@ class IsrManager:
             while change.partition.pending_isr_change is change:
                 try:
                     await self._write(change, hosted)
+                except NoAuth as error:
+                    log.error("may not write an in-sync set %s: %s", change.partition, error)
+                    await asyncio.sleep(REFUSED_S)
                 except ZooKeeperError as error:
                     log.warning("could not write an in-sync set %s: %r", change.partition, error)
                     await asyncio.sleep(BACKOFF_S)

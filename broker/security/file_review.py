@@ -17,6 +17,7 @@ from barnabas.broker.settings.secret_names import is_secret_name
 from barnabas.broker.settings.security_review import Finding, Grade
 from barnabas.client.tls.key_stores import KeyStore, read_key_store
 from barnabas.client.tls.tls_settings import TlsSettings
+from barnabas.client.zookeeper.zookeeper_login_settings import JAAS_FILE
 from barnabas.protocol.settings import ConfigError
 
 from .certificates import read_certificate
@@ -35,13 +36,15 @@ def file_review(config: NodeConfig, now: datetime, given: Path | None = None) ->
     for prefix, tls in dict(_stores(config)).items():
         yield from _keys(prefix, tls, now)
         yield from _trust(prefix, tls)
+    yield from _zookeeper_login(config)
     yield from _directories(config.log_directories)
 
 
 def key_files(config: NodeConfig) -> Iterator[Finding]:
-    """Only those private keys that others than the node's user may read."""
+    """Only those private keys and logins that others than the node's user may read."""
     for prefix, tls in dict(_stores(config)).items():
         yield from _key_mode(prefix, tls)
+    yield from _zookeeper_login(config)
 
 
 def _stores(config: NodeConfig) -> Iterator[tuple[str, TlsSettings]]:
@@ -93,6 +96,14 @@ def _key_mode(prefix: str, tls: TlsSettings) -> Iterator[Finding]:
     if not is_locked and tls.ssl_keystore_password is None:
         reason += ", which has no password"
     yield Finding(Grade.OPEN, name, reason, f"chmod 600 {location}")
+
+
+def _zookeeper_login(config: NodeConfig) -> Iterator[Finding]:
+    location = config.zookeeper_login.jaas_file
+    mode = _mode(location)
+    if mode is not None and mode & OTHERS:
+        reason = f"others may read {location}, which holds the login to ZooKeeper"
+        yield Finding(Grade.OPEN, JAAS_FILE, reason, f"chmod 600 {location}")
 
 
 def _age(name: str, store: KeyStore, now: datetime) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.tls.tls_settings import SECRET_NAMES
+from barnabas.client.zookeeper.zookeeper_login_settings import LOGIN_SECRET_NAMES
 from barnabas.client.zookeeper.zookeeper_tls_settings import SECRET_NAMES as ZOOKEEPER_SECRET_NAMES
 from barnabas.protocol.settings import ConfigError, suggestion
 
@@ -28,6 +29,7 @@ _MAY_BE_QUOTED: Final = (
     frozenset({"cluster.secret", "cluster.secret.previous", "sasl.jaas.config"})
     | SECRET_NAMES
     | ZOOKEEPER_SECRET_NAMES
+    | LOGIN_SECRET_NAMES
 )
 """Not told to leave quotes out, which would repeat the value."""
 _STRAY_LIKENESS: Final = 0.85

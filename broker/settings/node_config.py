@@ -13,6 +13,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from barnabas.client.zookeeper.zookeeper_login_settings import (
+    ZooKeeperLoginSettings,
+    check_zookeeper_login,
+)
 from barnabas.client.zookeeper.zookeeper_tls_settings import ZooKeeperTlsSettings
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.transactions.config import TransactionConfig
@@ -77,6 +81,7 @@ SECTIONS: Final[tuple[type[Any], ...]] = (
     QuotaSettings,
     SslSettings,
     ZooKeeperTlsSettings,
+    ZooKeeperLoginSettings,
 )
 """Every class of settings that a node's file may fill, in the order of the generated table."""
 
@@ -107,6 +112,7 @@ class NodeConfig:
     ssl: SslSettings
     """Of listeners that say nothing themselves: ``listener_tls`` is what holds."""
     zookeeper_tls: ZooKeeperTlsSettings
+    zookeeper_login: ZooKeeperLoginSettings
     log_defaults: LogConfig
     listeners: tuple[Endpoint, ...]
     """What is bound: the inter-broker listener is among them."""
@@ -199,6 +205,7 @@ def _assembled(
         quotas=parts[QuotaSettings],
         ssl=parts[SslSettings],
         zookeeper_tls=parts[ZooKeeperTlsSettings],
+        zookeeper_login=parts[ZooKeeperLoginSettings],
         log_defaults=parts[LogConfig],
         listeners=listeners,
         advertised=advertised,
@@ -380,6 +387,7 @@ _CHECKS: Final[tuple[tuple[Callable[..., Any], *tuple[type[Any], ...]], ...]] = 
     (_check_liveness, LivenessSettings, NodeSettings),
     (_check_secret, NodeSettings),
     (check_sasl, SaslSettings),
+    (check_zookeeper_login, ZooKeeperLoginSettings, ZooKeeperTlsSettings),
     (_check_authorizer, AuthorizerSettings, NetworkSettings, NodeSettings),
 )
 """What must fit together, each with the sections that it looks at."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.client.zookeeper.zookeeper_login_settings import AUTH_SCHEME, JAAS_PREVIOUS, SET_ACL
 from barnabas.client.zookeeper.zookeeper_tls_settings import ENABLE, ZooKeeperTlsSettings
 from barnabas.protocol.acl import ANONYMOUS
 from barnabas.protocol.settings import declared
@@ -223,6 +224,20 @@ def _zookeeper(config: NodeConfig) -> Iterator[Finding]:
         yield Finding(Grade.OPEN, name, reason, f"{name}=HTTPS")
 
 
+def _znodes(config: NodeConfig) -> Iterator[Finding]:
+    login = config.zookeeper_login
+    far = [host for host in zookeeper_hosts(config.node.zookeeper_connect) if not is_loopback(host)]
+    if not login.sets_acl and far:
+        reason = f"whoever reaches ZooKeeper at {far[0]} owns the cluster: znodes are everybody's"
+        yield Finding(Grade.OPEN, SET_ACL, reason, f"{SET_ACL}=true")
+    if login.has_login and login.auth_scheme != "sasl" and far and not config.zookeeper_tls.tls:
+        reason = f"the password is sent to {far[0]} in clear"
+        yield Finding(Grade.OPEN, AUTH_SCHEME, reason, f"{AUTH_SCHEME}=sasl")
+    if login.jaas_config_previous is not None:
+        reason = "the other login to ZooKeeper is still tried"
+        yield Finding(Grade.WEAK, JAAS_PREVIOUS, reason, REMOVE)
+
+
 def zookeeper_hosts(connect: str) -> list[str]:
     """The hosts of ``host:port,host:port/chroot``."""
     servers = filter(None, map(str.strip, connect.partition("/")[0].split(",")))
@@ -275,6 +290,7 @@ _RULES: Final[tuple[Callable[[NodeConfig], Iterator[Finding]], ...]] = (
     _rights,
     _versions,
     _zookeeper,
+    _znodes,
     _metrics,
     _limits,
 )

@@ -226,7 +226,6 @@ ssl.keymanager.algorithm str SunX509 node
 ssl.provider str - node
 ssl.secure.random.implementation str - node
 ssl.trustmanager.algorithm str PKIX node
-zookeeper.set.acl bool false
 zookeeper.ssl.crl.enable bool false
 zookeeper.ssl.ocsp.enable bool false
 """  # noqa: E501 - class names of Java
@@ -263,7 +262,6 @@ REASONS: Final[Mapping[str, str]] = {
         "promises security that is not built yet; nodes prove the cluster.secret to each other"
     ),
     "zookeeper.metadata.migration.enable": "is Kafka's way to KRaft, which Barnabas does not go",
-    "zookeeper.set.acl": "promises security that is not built yet: ACLs of znodes",
 }
 """More about single names: what to say instead."""
 

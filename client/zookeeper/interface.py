@@ -50,6 +50,14 @@ class ConnectionLost(ZooKeeperError):  # noqa: N818
     """The answer did not come: whether a write was applied is unknown."""
 
 
+class NoAuth(ZooKeeperError):  # noqa: N818
+    """The access control list of the znode, or of its parent, does not name this session.
+
+    It says nothing of whether the znode exists, and asking again does not help: somebody has to
+    change the list, or who this process is.
+    """
+
+
 class SessionExpired(ZooKeeperError):  # noqa: N818
     """The session that was to do this is over."""
 
@@ -182,8 +190,13 @@ class ZooKeeper(Protocol):
 
 async def ensure(zookeeper: ZooKeeper, path: str) -> None:
     """Create a persistent znode without data unless it exists, with its parents."""
-    with contextlib.suppress(NodeExists):
-        await zookeeper.create(path, parents=True)
+    try:
+        with contextlib.suppress(NodeExists):
+            await zookeeper.create(path, parents=True)
+    except NoAuth:
+        # ZooKeeper looks at the parent's list first, and then at whether the znode is there.
+        if await zookeeper.exists(path) is None:
+            raise
 
 
 async def read_if_any(zookeeper: ZooKeeper, path: str) -> tuple[bytes, Stat] | None:

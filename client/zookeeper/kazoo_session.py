@@ -1,6 +1,7 @@
 """A ZooKeeper session through kazoo: awaitable calls, watches on the loop.
 
-Source: docs/spec/cluster.md §1.1, §1.9 and §1.10. This is the only module that imports kazoo.
+Source: docs/spec/cluster.md §1.1, §1.9 and §1.10. Only this module and ``kazoo_logins.py`` import
+kazoo.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
+from kazoo import security as kazoo_security
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Connect
@@ -19,8 +21,10 @@ from kazoo.protocol.states import KazooState
 
 from barnabas.client.tls.contexts import ClientTls, describe_failure
 from barnabas.protocol.settings import ConfigError
+from barnabas.protocol.zookeeper.znode_access import Access, access
 
 from .connect_diagnosis import diagnose, log_while_waiting
+from .identity import ZooKeeperIdentity
 from .interface import (
     PAYLOAD_BYTES_MAX,
     BadVersion,
@@ -29,6 +33,7 @@ from .interface import (
     Create,
     Delete,
     MultiFailed,
+    NoAuth,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -43,6 +48,9 @@ from .interface import (
     ZooKeeperError,
     checked,
 )
+from .kazoo_logins import KazooLogins
+from .refusals import Refusals
+from .znode_acl import ZnodeAcl
 
 __all__ = [
     "BadVersion",
@@ -51,6 +59,7 @@ __all__ = [
     "Create",
     "Delete",
     "MultiFailed",
+    "NoAuth",
     "NoNode",
     "NodeExists",
     "NotEmpty",
@@ -83,10 +92,13 @@ async def connect(
     connection_timeout_ms: int = 18_000,
     loop: asyncio.AbstractEventLoop | None = None,
     tls: ClientTls | None = None,
-) -> ZooKeeper:
+    identity: ZooKeeperIdentity | None = None,
+) -> KazooSession:
     """Open a session with ``host:port,...[/chroot]``; creates the chroot where it is missing.
 
-    With ``tls`` each server's certificate has to be of the host that it is named by.
+    With ``tls`` each server's certificate has to be of the host that it is named by. Without
+    ``identity`` it is whoever its certificate says, else nobody, and everybody may change what it
+    creates.
 
     Raises ConnectionLost when no server gave a session within ``connection_timeout_ms``,
     ZooKeeperError for what is no list of servers.
@@ -99,6 +111,7 @@ async def connect(
             session_timeout_ms,
             loop or asyncio.get_running_loop(),
             tls=tls,
+            identity=identity,
         )
     except ValueError as error:
         raise ZooKeeperError(f"{servers}: must read host:port,host:port,...: {error}") from error
@@ -111,6 +124,7 @@ _ERRORS: Final[Sequence[tuple[type[Exception], type[ZooKeeperError]]]] = (
     (kazoo_errors.NodeExistsError, NodeExists),
     (kazoo_errors.BadVersionError, BadVersion),
     (kazoo_errors.NotEmptyError, NotEmpty),
+    (kazoo_errors.NoAuthError, NoAuth),
     (kazoo_errors.SessionExpiredError, SessionExpired),
     (kazoo_errors.ConnectionLoss, ConnectionLost),
     (kazoo_errors.ConnectionClosedError, ConnectionLost),
@@ -119,6 +133,13 @@ _STATES: Final = {
     KazooState.CONNECTED: SessionState.CONNECTED,
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.LOST,
+}
+
+
+_ACLS: Final = {
+    Access.OPEN: kazoo_security.OPEN_ACL_UNSAFE,
+    Access.READABLE: kazoo_security.CREATOR_ALL_ACL + kazoo_security.READ_ACL_UNSAFE,
+    Access.CLOSED: kazoo_security.CREATOR_ALL_ACL,
 }
 
 
@@ -169,9 +190,12 @@ class KazooSession:
         *,
         is_quiet: bool = False,
         tls: ClientTls | None = None,
+        identity: ZooKeeperIdentity | None = None,
     ) -> None:
         self._servers = servers
         self._tls = tls
+        self._identity = identity or ZooKeeperIdentity()
+        self._refusals = Refusals(self._identity)
         self._handler = _Handler(tls)
         self._is_quiet = is_quiet
         self.session_timeout_ms = session_timeout_ms
@@ -194,9 +218,10 @@ class KazooSession:
                 "max_delay": RECONNECT_S_MAX,
             },
         )
-        self._client.add_listener(self._state_changed)
         self._learn_negotiated_timeout()
         self._ask_lost_server_last()
+        self._logins = KazooLogins(self._client, self._identity, self._state_changed)
+        self._client.add_listener(self._state_changed)
 
     @property
     def session_id(self) -> int:
@@ -218,12 +243,15 @@ class KazooSession:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._connected.wait()
             if self._chroot:
-                await self._create_parents(self._chroot + "/x", "")
+                await self._create_chroot()
         except (TimeoutError, ZooKeeperError) as error:
             await self.close()
+            if isinstance(error, NoAuth):
+                raise
+            problem = self._handler.tls_problem or self._logins.problem
             raise ConnectionLost(
                 f"no session with ZooKeeper within {timeout_ms} ms: "
-                f"{self._handler.tls_problem or await diagnose(self._client.hosts)}"
+                f"{problem or await diagnose(self._client.hosts)}"
             ) from error
         except asyncio.CancelledError:
             await self.close()
@@ -262,7 +290,7 @@ class KazooSession:
         except NoNode:
             if not parents:
                 raise
-        await self._create_parents(path, self._chroot)
+        await self._create_parents(path)
         return await self._create(operation)
 
     async def set(self, path: str, data: bytes, version: int = -1) -> Stat:
@@ -284,12 +312,18 @@ class KazooSession:
         transaction = self._client.transaction()
         for operation in operations:
             self._add(transaction, operation)
-        return self._multi_results(await self._call(transaction.commit_async))
+        return self._multi_results(operations, await self._call(transaction.commit_async))
 
     async def peek(self, path: str) -> bytes | None:
         """Data of a znode as a fresh session reads it, None where there is none."""
         fresh = KazooSession(
-            self._servers, self._chroot, PEEK_MS, self._loop, is_quiet=True, tls=self._tls
+            self._servers,
+            self._chroot,
+            PEEK_MS,
+            self._loop,
+            is_quiet=True,
+            tls=self._tls,
+            identity=self._identity,
         )
         fresh._client.start_async()  # not start(), which would create the chroot
         try:
@@ -302,6 +336,22 @@ class KazooSession:
             raise ConnectionLost(await diagnose(fresh._client.hosts)) from None
         finally:
             await fresh.close()
+
+    async def acl(self, path: str) -> list[ZnodeAcl]:
+        """The access control list of a znode; raises NoNode, NoAuth.
+
+        Whoever may neither read nor administer it is refused.
+        """
+        entries, _ = await self._call(self._client.get_acls_async, self._with_chroot(path))
+        return [ZnodeAcl(f"{one.id.scheme}:{one.id.id}", one.perms) for one in entries]
+
+    async def set_acl(self, path: str, wanted: Access) -> None:
+        """Replace the access control list of a znode; raises NoNode, NoAuth.
+
+        The creator that it is given to is whoever this session is.
+        """
+        entries = _ACLS[wanted]
+        await self._call(self._client.set_acls_async, self._with_chroot(path), entries)
 
     async def close(self) -> None:
         """End the session: its ephemeral znodes vanish at once."""
@@ -320,18 +370,34 @@ class KazooSession:
             self._client.create_async,
             self._with_chroot(operation.path),
             operation.data or None,  # Kafka reads what is there, an empty text too
-            None,
+            self._acl(operation.path),
             operation.ephemeral,
             operation.sequence,
         )
         return self._without_chroot(path)
 
-    async def _create_parents(self, path: str, prefix: str) -> None:
-        parts = path.split("/")[1:-1]
-        for depth in range(len(parts)):
+    async def _create_parents(self, path: str) -> None:
+        for parent in _parents(path):
+            await self._create_if_missing(self._chroot + parent, self._acl(parent))
+
+    async def _create_chroot(self) -> None:
+        """What is above it may hold the trees of others, and stays everybody's."""
+        for parent in _parents(self._chroot):
+            await self._create_if_missing(parent, None)
+        await self._create_if_missing(self._chroot, self._acl("/"))
+
+    async def _create_if_missing(self, full_path: str, entries: Any) -> None:
+        try:
             with contextlib.suppress(NodeExists):
-                parent = prefix + "/" + "/".join(parts[: depth + 1])
-                await self._call(self._client.create_async, parent, None)
+                await self._call(self._client.create_async, full_path, None, entries)
+        except NoAuth:
+            # ZooKeeper looks at the parent's list first, and then at whether the znode is there.
+            if await self._call(self._client.exists_async, full_path) is None:
+                raise
+
+    def _acl(self, path: str) -> Any:
+        """What a znode is created with; None is everybody's."""
+        return _ACLS[access(path)] if self._identity.secures else None
 
     def _with_chroot(self, path: str) -> str:
         return self._chroot + path if path != "/" else self._chroot or "/"
@@ -346,23 +412,33 @@ class KazooSession:
                 transaction.check(path, operation.version)
             case Create():
                 transaction.create(
-                    path, operation.data, None, operation.ephemeral, operation.sequence
+                    path,
+                    operation.data,
+                    self._acl(operation.path),
+                    operation.ephemeral,
+                    operation.sequence,
                 )
             case Set():
                 transaction.set_data(path, operation.data, operation.version)
             case Delete():
                 transaction.delete(path, operation.version)
 
-    def _multi_results(self, results: Sequence[Any]) -> list[Any]:
+    def _multi_results(self, operations: Sequence[Op], results: Sequence[Any]) -> list[Any]:
         """kazoo raises nothing for a failed multi: the exceptions stand among the results."""
         bystanders = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
         failures = [(i, r) for i, r in enumerate(results) if isinstance(r, Exception)]
         for index, failure in failures:
             if not isinstance(failure, bystanders):
-                raise MultiFailed(index, _translated(failure))
+                raise MultiFailed(index, self._explained(operations[index].path, failure))
         if failures:
             raise MultiFailed(failures[0][0], _translated(failures[0][1]))
         return [self._result(result) for result in results]
+
+    def _explained(self, path: Any, error: Exception) -> ZooKeeperError:
+        """Our own error; one that ZooKeeper refuses access by says who was refused what."""
+        if isinstance(error, kazoo_errors.NoAuthError | NoAuth):
+            return self._refusals.told(str(path))
+        return error if isinstance(error, ZooKeeperError) else _translated(error)
 
     def _result(self, result: Any) -> Any:
         if isinstance(result, str):
@@ -396,6 +472,8 @@ class KazooSession:
                 return await answer
         except TimeoutError:
             raise ConnectionLost("no answer within the session timeout") from None
+        except NoAuth as error:
+            raise self._explained(arguments[0] if arguments else "/", error) from None
 
     def _post(self, callback: Callable[..., None], *arguments: Any) -> None:
         """Hand over to the loop; called on kazoo's threads."""
@@ -405,6 +483,8 @@ class KazooSession:
             log.debug("dropped an answer of zookeeper: the loop is closed")
 
     def _state_changed(self, state: str) -> None:
+        if self._logins.holds_back(state):
+            return
         session_id = self._client.client_id[0] if self._client.client_id else 0
         self._post(self._notify_state, _STATES[state], session_id)
 
@@ -472,6 +552,12 @@ def _translated(error: BaseException) -> ZooKeeperError:
         if isinstance(error, theirs):
             return ours(str(error))
     return ZooKeeperError(f"{type(error).__name__}: {error}")
+
+
+def _parents(path: str) -> list[str]:
+    """Every path above one, the root not, from above."""
+    parts = path.split("/")[1:-1]
+    return ["/" + "/".join(parts[: depth + 1]) for depth in range(len(parts))]
 
 
 def _stat(stat: Any) -> Stat:

@@ -23,7 +23,7 @@ class CommandParser(OptionParser):
 
     def add_subparsers(self, **words: Any) -> Any:
         """As argparse has it; nothing typed where a command is needed shows them all."""
-        self._has_commands = True
+        self._has_commands = bool(words.get("required"))
         return super().add_subparsers(**words)
 
     def parse_known_args(  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""``barnabas zookeeper``: one ZooKeeper server in the foreground, for containers and servers.
+"""``barnabas zookeeper``: one ZooKeeper server in the foreground, and who owns a cluster's znodes.
 
 Java replaces this process, so that signals and exit codes are ZooKeeper's own. Settings come from
 options, then from the variables of the ZooKeeper images in use. Source: docs/spec/pipeline.md §6.
@@ -10,13 +10,15 @@ import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.number_arguments import whole_number
 from barnabas.console.development.embedded_zookeeper import make_directory
 from barnabas.console.development.java import find_jars, find_java, java_environment, java_text
 from barnabas.console.development.zookeeper_command import java_command, log_flag
+from barnabas.console.development.zookeeper_security import ZooKeeperSecurity
+from barnabas.console.security.znode_commands import add_znode_commands, run_znode_command
 
 _FLAGS: Final = (
     "-Xmx512m",
@@ -31,6 +33,11 @@ _VARIABLES: Final = {
     "tick": ("ZOO_TICK_TIME", "ZOOKEEPER_TICK_TIME"),
     "id": ("ZOO_MY_ID", "ZOOKEEPER_SERVER_ID"),
     "servers": ("ZOO_SERVERS", "ZOOKEEPER_SERVERS"),
+    "jaas": ("ZOO_JAAS_FILE", "ZOOKEEPER_JAAS_FILE"),
+    "require_login": ("ZOO_REQUIRE_LOGIN", "ZOOKEEPER_REQUIRE_LOGIN"),
+    "keystore": ("ZOO_TLS_KEYSTORE", "ZOOKEEPER_TLS_KEYSTORE"),
+    "truststore": ("ZOO_TLS_TRUSTSTORE", "ZOOKEEPER_TLS_TRUSTSTORE"),
+    "client_auth": ("ZOO_TLS_CLIENT_AUTH", "ZOOKEEPER_TLS_CLIENT_AUTH"),
 }
 """Where each option's value may also come from: the official image's name, Confluent's name."""
 DEFAULT_PORT: Final = 2181
@@ -79,10 +86,57 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="an ensemble: server.1=host:2888:3888 ... or host:2888:3888;... (ZOO_SERVERS)",
     )
+    _add_security_arguments(parser, known)
+    add_znode_commands(parser.add_subparsers(dest="command", metavar="COMMAND", required=False))
+
+
+def _add_security_arguments(parser: argparse.ArgumentParser, known: Mapping[str, str]) -> None:
+    parser.add_argument(
+        "--jaas",
+        type=Path,
+        default=known.get("jaas"),
+        metavar="FILE",
+        help="Java's file with a section Server: who may log in by SASL (ZOO_JAAS_FILE)",
+    )
+    parser.add_argument(
+        "--require-login",
+        action="store_true",
+        default=known.get("require_login", "").lower() in ("true", "1", "yes"),
+        help="do nothing for sessions that have not logged in (ZOO_REQUIRE_LOGIN=true)",
+    )
+    parser.add_argument(
+        "--tls-keystore",
+        dest="keystore",
+        type=Path,
+        default=known.get("keystore"),
+        metavar="PEM",
+        help="key and certificates: clients and other servers are spoken to in TLS alone "
+        "(ZOO_TLS_KEYSTORE)",
+    )
+    parser.add_argument(
+        "--tls-truststore",
+        dest="truststore",
+        type=Path,
+        default=known.get("truststore"),
+        metavar="PEM",
+        help="authorities of clients and of other servers (ZOO_TLS_TRUSTSTORE)",
+    )
+    parser.add_argument(
+        "--tls-client-auth",
+        dest="client_auth",
+        choices=("none", "want", "need"),
+        default=known.get("client_auth", "none"),
+        help="whether clients show certificates (ZOO_TLS_CLIENT_AUTH; default none)",
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Become ZooKeeper; returns only by raising Misuse, Failure or OSError."""
+    """Do what was typed; without a command become ZooKeeper, and return only by raising."""
+    return _become_zookeeper(chosen) if chosen.command is None else run_znode_command(chosen)
+
+
+def _become_zookeeper(chosen: argparse.Namespace) -> NoReturn:
+    """Raises Misuse, Failure or OSError."""
     if chosen.data is None:
         raise Misuse("say where ZooKeeper keeps its data: --data DIR or ZOO_DATA_DIR")
     servers = parse_servers(chosen.servers)
@@ -90,14 +144,16 @@ def run(chosen: argparse.Namespace) -> int:
         raise Misuse("an ensemble needs this server's number: --id N or ZOO_MY_ID")
     if servers and chosen.id not in servers:
         raise Misuse(f"--id {chosen.id} is none of --servers {chosen.servers}")
-    java, jars = find_java(), find_jars(with_log=True)
+    security = _security(chosen)
+    java, jars = find_java(), find_jars(with_log=True, with_netty=security.needs_netty)
     data: Path = chosen.data.absolute()
     make_directory(data)
     if chosen.id is not None:
         (data / "myid").write_text(f"{chosen.id}\n")
     settings = data / "zoo.cfg"
     settings.write_text(configuration(chosen, data, servers), encoding="utf-8")
-    argv = java_command(java, [*_FLAGS, log_flag(data, "warn")], jars, settings)
+    flags = [*_FLAGS, *security.flags(), log_flag(data, "warn")]
+    argv = java_command(java, flags, jars, settings)
     os.execve(argv[0], argv, java_environment())  # noqa: S606 - no shell is wanted
 
 
@@ -106,8 +162,8 @@ def configuration(chosen: argparse.Namespace, data: Path, servers: Mapping[int, 
     lines = [
         f"tickTime={chosen.tick}",
         f"dataDir={java_text(str(data))}",
-        f"clientPort={chosen.port}",
-        f"clientPortAddress={chosen.address}",
+        *_security(chosen).address_lines(int(chosen.port), chosen.address),
+        *_security(chosen).lines(is_ensemble=bool(servers)),
         "admin.enableServer=false",
         "maxClientCnxns=0",
         "4lw.commands.whitelist=ruok,srvr",
@@ -118,6 +174,21 @@ def configuration(chosen: argparse.Namespace, data: Path, servers: Mapping[int, 
         lines += ["initLimit=10", "syncLimit=5"]
         lines += [f"server.{number}={address}" for number, address in sorted(servers.items())]
     return "\n".join(lines) + "\n"
+
+
+def _security(chosen: argparse.Namespace) -> ZooKeeperSecurity:
+    """Raises Misuse for what does not go together."""
+    return ZooKeeperSecurity(
+        jaas=_absolute(chosen.jaas),
+        requires_login=chosen.require_login,
+        keystore=_absolute(chosen.keystore),
+        truststore=_absolute(chosen.truststore),
+        client_auth=chosen.client_auth,
+    )
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.absolute()
 
 
 def parse_servers(text: str) -> dict[int, str]:

@@ -12,6 +12,7 @@ import fcntl
 import os
 import signal
 import socket
+import ssl
 import time
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,7 @@ from .java import MissingPart, find_jars, find_java, java_environment, java_text
 from .ports import LOOPBACK, free_ports
 from .temporary_directory import TemporaryDirectory
 from .zookeeper_command import java_command, log_flag
+from .zookeeper_security import ZooKeeperSecurity
 
 __all__ = [
     "EmbeddedZooKeeper",
@@ -75,7 +77,8 @@ class EmbeddedZooKeeper:
 
     ``data`` None means a temporary directory, removed at the stop; its transactions are then not
     fsynced, for nobody reads them after a crash of the machine. ``tick_ms`` bounds what clients
-    may ask: sessions last between 2 and 20 ticks. Blocking, for tests and for the console; start
+    may ask: sessions last between 2 and 20 ticks. With a keystore in ``security`` the port speaks
+    nothing but TLS. Blocking, for tests and for the console; start
     it in the main thread, with which it then also ends should that be killed.
     """
 
@@ -87,12 +90,14 @@ class EmbeddedZooKeeper:
         port: int = 0,
         java: Path | None = None,
         jars: Path | None = None,
+        security: ZooKeeperSecurity | None = None,
     ) -> None:
         self.port = port
         self._is_port_ours = port == 0
         self._tick_ms = tick_ms
         self._java = java
         self._jars = jars
+        self._security = security or ZooKeeperSecurity()
         self._is_temporary = data is None
         self._temporary: TemporaryDirectory | None = None
         self._data = data
@@ -241,8 +246,9 @@ class EmbeddedZooKeeper:
         directory = self._directory()
         configuration = directory / "zoo.cfg"
         configuration.write_text(self._configuration(), encoding="utf-8")
-        java, jars = find_java(self._java), find_jars(self._jars, with_log=with_log)
-        flags = [*_FLAGS, f"-XX:ErrorFile={directory / 'java-error.log'}"]
+        java = find_java(self._java)
+        jars = find_jars(self._jars, with_log=with_log, with_netty=self._security.needs_netty)
+        flags = [*_FLAGS, *self._security.flags(), f"-XX:ErrorFile={directory / 'java-error.log'}"]
         if self._is_temporary:
             flags.append("-Dzookeeper.forceSync=no")
         if with_log:
@@ -261,8 +267,8 @@ class EmbeddedZooKeeper:
             (
                 f"tickTime={self._tick_ms}",
                 f"dataDir={java_text(str(self._directory()))}",
-                f"clientPort={self.port}",
-                f"clientPortAddress={LOOPBACK}",
+                *self._security.address_lines(self.port, LOOPBACK),
+                *self._security.lines(),
                 "admin.enableServer=false",
                 "maxClientCnxns=0",
                 "4lw.commands.whitelist=ruok,srvr,stat,mntr,conf,cons,dump,envi,wchs,isro",
@@ -276,10 +282,15 @@ class EmbeddedZooKeeper:
         """True once it serves, False as soon as the process ends or 30 s have passed."""
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline and self._running().is_running:
-            if "Mode:" in four_letter_word(self.port, b"srvr"):
+            if "Mode:" in four_letter_word(self.port, b"srvr", tls=self._probe):
                 return True
             time.sleep(_POLL_S)
         return False
+
+    @property
+    def _probe(self) -> ssl.SSLContext | None:
+        """TLS that asks whether it serves; with what it shows to others it is let in itself."""
+        return probe_context(self._security.keystore) if self._security.has_tls else None
 
     def _reason(self) -> str:
         """Why it does not start: asked of a second try that has a log, if the first was silent."""
@@ -323,15 +334,32 @@ def zookeeper_server(data: Path | None, tick_ms: int) -> ZooKeeperServer:
     return EmbeddedZooKeeper(data, tick_ms)
 
 
-def four_letter_word(port: int, word: bytes, timeout_s: float = 1.0) -> str:
+def four_letter_word(
+    port: int, word: bytes, timeout_s: float = 1.0, tls: ssl.SSLContext | None = None
+) -> str:
     """The server's answer to one of its four-letter commands; empty when it gives none.
 
     Read to the end: a server whose answer nobody reads fills its log with broken pipes.
     """
+    answer = b""
     try:
-        with socket.create_connection((LOOPBACK, port), timeout_s) as link:
+        with (
+            socket.create_connection((LOOPBACK, port), timeout_s) as plain,
+            plain if tls is None else tls.wrap_socket(plain) as link,
+        ):
             link.sendall(word)
-            answer = b"".join(iter(lambda: link.recv(4096), b""))
-    except OSError:
-        return ""
+            while piece := link.recv(4096):
+                answer += piece
+    except OSError:  # ssl.SSLError is one: Netty ends TLS without a goodbye
+        pass
     return answer.decode(errors="replace")
+
+
+def probe_context(keystore: Path | None) -> ssl.SSLContext:
+    """TLS to a server of this machine that is told nothing, and only asked whether it serves."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if keystore is not None:
+        context.load_cert_chain(keystore)
+    return context

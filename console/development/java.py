@@ -21,6 +21,18 @@ _JARS: Final = (
     "snappy-java-*",
 )
 _LOG_JARS: Final = ("log4j-slf4j2-impl-*", "log4j-api-*", "log4j-core-*")
+_NETTY_JARS: Final = (
+    "netty-buffer-[0-9]*",
+    "netty-codec-[0-9]*",
+    "netty-common-[0-9]*",
+    "netty-handler-[0-9]*",
+    "netty-resolver-[0-9]*",
+    "netty-transport-[0-9]*",
+    "netty-transport-native-unix-common-[0-9]*",
+    "netty-transport-classes-epoll-[0-9]*",
+)
+_SPLIT_JARS: Final = ("netty-codec-base-[0-9]*",)
+"""What a newer Netty has taken out of another one; an older one has none."""
 _DEBIAN_JARS: Final = Path("/usr/share/java")
 _REMEDIES: Final = """\
 Any one of these will do:
@@ -54,16 +66,20 @@ def find_java(explicit: Path | None = None) -> Path:
     raise MissingPart("No Java found: ZooKeeper needs Java 17 or newer.")
 
 
-def find_jars(explicit: Path | None = None, *, with_log: bool = False) -> list[Path]:
+def find_jars(
+    explicit: Path | None = None, *, with_log: bool = False, with_netty: bool = False
+) -> list[Path]:
     """ZooKeeper's jars: in ``explicit``, inside pyspark (never imported), or Debian's.
 
-    ``with_log`` adds the three of log4j, with which ZooKeeper says why it does not start.
-    Raises MissingPart.
+    ``with_log`` adds the three of log4j, with which ZooKeeper says why it does not start,
+    ``with_netty`` those of Netty, without which it knows neither TLS nor logins. Raises
+    MissingPart.
     """
-    patterns = _JARS + (_LOG_JARS if with_log else ())
+    patterns = _JARS + (_LOG_JARS if with_log else ()) + (_NETTY_JARS if with_netty else ())
     for directory in _jar_directories(explicit):
         if jars := _complete(directory, patterns):
-            return jars
+            more = _SPLIT_JARS if with_netty else ()
+            return jars + [jar for pattern in more for jar in directory.glob(f"{pattern}.jar")]
     raise MissingPart(f"No ZooKeeper jars found{f' in {explicit}' if explicit else ''}.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.jaas import parse_jaas
+from barnabas.protocol.jaas import parse_jaas, parse_jaas_file
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -76,3 +76,30 @@ def test_a_login_that_cannot_be_read_is_refused_without_repeating_it(
 def test_a_login_shows_no_password() -> None:
     """S91."""
     assert "hush" not in repr(parse_jaas(f'{PLAIN} required password="hush";'))
+
+
+def test_a_file_has_sections_with_a_login_each() -> None:
+    text = f"// what Kafka's broker has\nServer {{\n  {PLAIN} required user_a='b';\n}};\n"
+    sections = parse_jaas_file(text + f"Client {{ {PLAIN} required username=u; }};")
+    assert {name: login.options for name, login in sections.items()} == {
+        "Server": {"user_a": "b"},
+        "Client": {"username": "u"},
+    }
+    assert parse_jaas_file("") == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Client {PLAIN} required secret=secret;",
+        f"Client {{ {PLAIN} required a=secret; }}",
+        f"Client {{ {PLAIN} required a=secret;",
+        f"Client {{ {PLAIN} required a=secret; {PLAIN} required; }};",
+        "Client { };",
+        "{ secret };",
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_without_repeating_it(text: str) -> None:
+    with pytest.raises(ValueError, match="must") as refused:
+        parse_jaas_file(text)
+    assert "secret" not in str(refused.value)

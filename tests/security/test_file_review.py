@@ -133,3 +133,19 @@ def test_records_are_their_owners(files: TlsFiles) -> None:
     data.chmod(0o777)
     (one,) = found(files)
     assert one.grade.value == "open"
+
+
+def test_a_login_to_zookeeper_that_others_may_read_is_found(files: TlsFiles) -> None:
+    """S100."""
+    fresh(files)
+    jaas = files.directory / "jaas.conf"
+    jaas.touch(mode=0o640)
+    jaas.write_text(
+        "Client { org.apache.zookeeper.server.auth.DigestLoginModule required "
+        "username=kafka password=Canary; };"
+    )
+    changes = {"zookeeper.jaas.file": str(jaas), "zookeeper.auth.scheme": "digest"}
+    (finding,) = found(files, changes)
+    assert finding.remedy == f"chmod 600 {jaas}"
+    jaas.chmod(0o600)
+    assert found(files, changes) == []

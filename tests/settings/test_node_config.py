@@ -93,7 +93,7 @@ def test_the_switch_to_kraft_is_refused_with_the_name_to_use_instead() -> None:
 def test_a_node_never_runs_more_open_than_its_file_says() -> None:
     with pytest.raises(ConfigError, match=r"authorizer\.class\.name"):
         config(authorizer_class_name="org.mine.Authorizer")
-    assert load(LEAST | {"zookeeper.set.acl": "false"}).warnings
+    assert load(LEAST | {"zookeeper.ssl.crl.enable": "false"}).warnings
 
 
 AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}

@@ -17,11 +17,17 @@ from barnabas.broker.settings.security_review import (
 FAR = "0.0.0.0"
 SECRET = "9f86d081884c7d659a2feaa0c55ad015"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+ZOOKEEPER_LOGIN = (
+    "org.apache.zookeeper.server.auth.DigestLoginModule required username=kafka password=hidden;"
+)
 MAP = "listener.security.protocol.map"
 CLOSED = {
     "zookeeper.connect": "zoo:2281",
     "zookeeper.ssl.client.enable": "true",
     "zookeeper.ssl.truststore.location": "/t.pem",
+    "zookeeper.set.acl": "true",
+    "zookeeper.auth.scheme": "digest",  # what SASL needs need not be installed
+    "zookeeper.jaas.config": ZOOKEEPER_LOGIN,
     "log.dirs": "/d",
     "listeners": f"USERS://{FAR}:2,CERTIFIED://{FAR}:3,INTERNAL://{FAR}:4",
     "advertised.listeners": "USERS://b:2,CERTIFIED://b:3,INTERNAL://b:4",
@@ -131,16 +137,17 @@ def test_a_closed_node_has_no_finding() -> None:
             "ssl.enabled.protocols=TLSv1.2,TLSv1.3",
         ),
         (
-            {"zookeeper.ssl.client.enable": None, "zookeeper.ssl.truststore.location": None},
-            "open",
-            "zookeeper.connect",
-            "zookeeper.ssl.client.enable=true",
-        ),
-        (
             {"zookeeper.ssl.endpoint.identification.algorithm": ""},
             "open",
             "zookeeper.ssl.endpoint.identification.algorithm",
             "zookeeper.ssl.endpoint.identification.algorithm=HTTPS",
+        ),
+        ({"zookeeper.set.acl": None}, "open", "zookeeper.set.acl", "zookeeper.set.acl=true"),
+        (
+            {"zookeeper.jaas.config.previous": ZOOKEEPER_LOGIN},
+            "weak",
+            "zookeeper.jaas.config.previous",
+            "remove the line",
         ),
         (
             {"metrics.listener": f"{FAR}:9404"},
@@ -219,3 +226,13 @@ def test_no_finding_tells_a_secret() -> None:
 
 def test_the_hosts_of_zookeeper_are_read_in_every_form() -> None:
     assert zookeeper_hosts("a:1, b,[::1]:2/kafka") == ["a", "b", "::1"]
+
+
+def test_zookeepers_digest_in_clear_is_found_beside_the_clear_connection() -> None:
+    changes: dict[str, str | None] = {
+        "zookeeper.ssl.client.enable": None,
+        "zookeeper.ssl.truststore.location": None,
+    }
+    names = [finding.name for finding in found(**changes)]
+    assert names == ["zookeeper.connect", "zookeeper.auth.scheme"]
+    assert found(**changes, **{"zookeeper.connect": "127.0.0.1:2181"}) == []

@@ -88,7 +88,7 @@ class Machine:
         )
 
     async def _connect(
-        self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int, tls: object = None
+        self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int, **_: object
     ) -> ZooKeeper:
         self.session = self.cluster.ensemble.connect(session_timeout_ms)
         return self.session

@@ -59,7 +59,7 @@ class SingleNodeCluster:
         self.config = load(SINGLE_NODE_SETTINGS)
 
     async def connect(
-        self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int, tls: object = None
+        self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int, **_: object
     ) -> ZooKeeper:
         assert hosts == "ensemble:2181"
         self.session = self.ensemble.connect(session_timeout_ms)

@@ -223,7 +223,7 @@ async def test_the_server_whose_connection_was_lost_is_asked_last(
     others = [f"127.0.0.1:{port}" for port in free_ports(2)]
     session = await connect(",".join([*others, server.hosts]))
     try:
-        connection = session._client._connection  # type: ignore[attr-defined]
+        connection = session._client._connection
         for _ in range(30):
             *_, (_, address, port) = connection._expand_client_hosts()
             assert f"{address}:{port}" == server.hosts
