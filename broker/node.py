@@ -110,7 +110,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._registration: Registration | None = None
         ids = identity.node_id, identity.cluster_id
-        security = self._security = NodeSecurity(config, *ids, zookeeper, renew)
+        security = self._security = NodeSecurity(config, *ids, zookeeper, now_ms, renew)
         self._dial = security.dial
         self._cluster_id_check = ClusterIdCheck(zookeeper, identity.cluster_id)
         self._metadata = MetadataCache()
@@ -351,7 +351,7 @@ class Node:
         self._throttle_clients(dispatcher)
         await self._quotas.store.load()
         await self._limits.connection_quotas.resolve()
-        await self._security.credentials.load()
+        await self._security.load()
         await self._listeners.bind(dispatcher)
         self._registration = registration = Registration(
             self._zookeeper,
@@ -377,7 +377,7 @@ class Node:
                 self._topic_configs.load,
                 self._node_configs.load,
                 self._quotas.store.load,
-                self._security.credentials.load,
+                self._security.load,
                 *([self._acls.load] if self._acls else []),
                 self._campaign,
             ],
@@ -433,6 +433,7 @@ class Node:
             "transaction markers": self._marker_sender.run,
             "transaction verification": self._verifier.run,
             "certificates": self._security.tls.run,
+            **self._security.background(lambda: self._controller.is_active),
             "watchdog": Watchdog(self._listeners.open_connections, self._loop.time).run,
         }
 
@@ -563,6 +564,7 @@ class Node:
             topic_configs=self._topic_configs,
             node_configs=self._node_configs,
             credentials=self._security.credentials,
+            tokens=self._security.tokens,
             topic_creator=self._topic_creator,
             conversions=self._conversions,
             supported_versions=dispatcher.supported_versions,

@@ -33,6 +33,7 @@ _VERBS: Final = {
     "offsets": "move offsets of groups between ZooKeeper and Kafka",
     "quotas": "show and set quotas of users, client ids and addresses",
     "users": "set, list and remove the passwords of users, in ZooKeeper",
+    "tokens": "make, list, renew and end delegation tokens",
     "acls": "list, add and remove access control lists",
     "security": "say what a node's settings leave open",
     "transactions": "show transactions; find those that hang, and abort them",

@@ -21,6 +21,7 @@ from . import guards
 from . import record_guards as records
 from . import transaction_guards as transactions
 from .call import Handler
+from .delegation_tokens import CREATE_TOKENS, DESCRIBE_TOKEN, DESCRIBE_TOKENS
 from .guards import Guard, GuardContext, Right, open_to_all
 
 
@@ -37,6 +38,8 @@ class Row:
 def _row(guard: Guard, denied: str, *rights: Right, needs: str = "") -> Row:
     return Row(rights, needs or ", ".join(map(str, rights)) or "-", denied, guard)
 
+
+_CONCERNED: Final = "to be its owner or one of its renewers"
 
 MATRIX: Final[Mapping[int, Row]] = {
     ApiKey.PRODUCE: _row(
@@ -189,6 +192,21 @@ MATRIX: Final[Mapping[int, Row]] = {
     ApiKey.SASL_AUTHENTICATE: _row(open_to_all, "-"),
     ApiKey.CREATE_PARTITIONS: _row(
         administration.create_partitions_guard, "41 first; 29", guards.ALTER_TOPIC
+    ),
+    ApiKey.CREATE_DELEGATION_TOKEN: _row(
+        open_to_all,
+        "64 first; 65",
+        CREATE_TOKENS,
+        needs="-; for another owner CreateTokens User",
+    ),
+    ApiKey.RENEW_DELEGATION_TOKEN: _row(open_to_all, "64 first; 63", needs=_CONCERNED),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _row(open_to_all, "64 first; 63", needs=_CONCERNED),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: _row(
+        open_to_all,
+        "64 first; left out",
+        *(DESCRIBE_TOKEN, DESCRIBE_TOKENS),
+        needs="to be its owner, requester or renewer, or Describe DelegationToken, or "
+        "DescribeTokens User of its owner",
     ),
     ApiKey.DELETE_GROUPS: _row(groups.delete_groups_guard, "30 each group", guards.DELETE_GROUP),
     ApiKey.ELECT_LEADERS: _row(

@@ -20,6 +20,7 @@ from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.quota.quotas import Quotas
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.security.credential_cache import CredentialCache
+from barnabas.broker.security.delegation_tokens import DelegationTokens
 from barnabas.broker.security.scram_credentials import ScramCredentials
 from barnabas.broker.settings.config_changes import ConfigChanges
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
@@ -42,6 +43,7 @@ from .client_quotas import ClientQuotasHandler
 from .control_plane import ControlPlaneHandler
 from .conversion_process import ConversionProcess
 from .create_partitions import CreatePartitionsHandler
+from .delegation_tokens import DelegationTokensHandler
 from .delete_records import DeleteRecordsHandler
 from .describe_cluster import DescribeClusterHandler
 from .describe_configs import DescribeConfigsHandler
@@ -95,6 +97,8 @@ class HandlerDependencies:
     topic_configs: TopicConfigs
     node_configs: DynamicNodeConfig
     credentials: CredentialCache
+    tokens: DelegationTokens | None
+    """None where no secret for delegation tokens is configured."""
     topic_creator: TopicCreator
     conversions: ConversionProcess
     supported_versions: Callable[[Peer], list[tuple[int, int]]]
@@ -224,6 +228,7 @@ def _administration(node: HandlerDependencies) -> Iterator[ApiHandler]:
     yield UpdateFeaturesHandler(is_controller=lambda: controller.is_active)
     yield ClientQuotasHandler(node.quotas.store)
     yield AclsHandler(node.acls)
+    yield DelegationTokensHandler(node.tokens, node.rights)
     yield ScramUsersHandler(
         node.credentials,
         ScramCredentials(node.zookeeper),

@@ -20,6 +20,8 @@ class Outcome:
     """Whom the peer has proved to be; None while another token is to come."""
     lifetime_ms: int | None = None
     """For how long the credential goes on to hold; None for ever."""
+    is_by_token: bool = False
+    """Whether a delegation token was proved: it cannot be used to have others made."""
 
 
 class AuthenticationFailed(Exception):  # noqa: N818 - what happened

@@ -23,6 +23,7 @@ from .failure_delays import FailureDelays
 from .plain import Passwords, PlainExchange
 from .sasl import SaslTerms
 from .scram import FindCredentials, ScramExchange
+from .token_cache import TokenCache
 
 _DECOY_LABEL: Final = b"barnabas decoy salts of users"
 
@@ -31,12 +32,18 @@ class ListenerTerms:
     """Makes the terms of listeners; what they share is of the node."""
 
     def __init__(
-        self, config: NodeConfig, secret: ClusterSecret | None, credentials: CredentialCache
+        self,
+        config: NodeConfig,
+        secret: ClusterSecret | None,
+        credentials: CredentialCache,
+        tokens: TokenCache | None = None,
     ) -> None:
+        """``tokens`` None: nobody logs in by a delegation token."""
         self._inner = config.inter_broker_listener
         self._receive_bytes_max = config.sasl.receive_bytes_max
         self._secret = secret
         self._credentials = credentials
+        self._tokens = tokens
         self._delays = FailureDelays(config.sasl.failure_delay_ms)
         self._passwords: list[Passwords] = []
         # Of the cluster where nodes share a secret: a decoy that differs from node to node, where
@@ -69,11 +76,13 @@ class ListenerTerms:
         secret = self._secret
         assert secret is not None, "the settings were judged"
         passwords = {NODE_USER: secret.passwords}
-        return self._mechanisms(sasl, passwords, secret.find_credentials, secret.decoy_secret)
+        find = secret.find_credentials
+        return self._mechanisms(sasl, passwords, find, secret.decoy_secret, tokens=None)
 
     def _of_users(self, sasl: ListenerSasl) -> Mapping[str, Callable[[], Exchange]]:
         passwords = {name: (password,) for name, password in sasl.passwords.items()}
-        return self._mechanisms(sasl, passwords, self._credentials.find, self._decoy_secret)
+        find = self._credentials.find
+        return self._mechanisms(sasl, passwords, find, self._decoy_secret, tokens=self._tokens)
 
     def _mechanisms(
         self,
@@ -81,6 +90,8 @@ class ListenerTerms:
         users: Mapping[str, Sequence[str]],
         find: FindCredentials,
         decoy_secret: bytes,
+        *,
+        tokens: TokenCache | None,
     ) -> Mapping[str, Callable[[], Exchange]]:
         made: dict[str, Callable[[], Exchange]] = {}
         for mechanism in sasl.mechanisms:
@@ -89,5 +100,7 @@ class ListenerTerms:
                 self._passwords.append(passwords)
                 made[mechanism] = partial(PlainExchange, passwords)
             else:
-                made[mechanism] = partial(ScramExchange, MECHANISMS[mechanism], find, decoy_secret)
+                made[mechanism] = partial(
+                    ScramExchange, MECHANISMS[mechanism], find, decoy_secret, tokens
+                )
         return made

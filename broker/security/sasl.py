@@ -72,6 +72,7 @@ class SaslServer:
         "_now",
         "_proved_by",
         "_terms",
+        "is_by_token",
         "is_proved",
         "on_authenticated",
         "on_failure",
@@ -93,6 +94,8 @@ class SaslServer:
         self.principal = ANONYMOUS
         self.is_proved = False
         """The peer has logged in once, and may be about to do it again."""
+        self.is_by_token = False
+        """It did so by a delegation token, not by what is its own."""
         self.session_expires_ms: float | None = None
         """When the login has to be repeated, on the clock ``now``; None for never."""
         self.session_lifetime_ms = 0
@@ -189,6 +192,7 @@ class SaslServer:
             raise AuthenticationFailed(
                 "Cannot change principals during re-authentication", outcome.name
             )
+        self.is_by_token = outcome.is_by_token
         self._authenticated(principal, outcome.lifetime_ms)
         return outcome.token
 

@@ -24,6 +24,7 @@ from barnabas.protocol.settings import ConfigError, declared, parse
 
 from .authorizer_settings import AuthorizerSettings, check_authorizer
 from .cleaner_settings import CleanerSettings
+from .delegation_token_settings import DelegationTokenSettings
 from .endpoints import LOCAL_HOST, Endpoint, parse_endpoints, parse_protocol_map
 from .listener_quotas import ListenerQuota, parse_address_quotas, parse_listener_quotas
 from .listener_settings import name_problems
@@ -75,6 +76,7 @@ SECTIONS: Final[tuple[type[Any], ...]] = (
     ReplicationSettings,
     LivenessSettings,
     AuthorizerSettings,
+    DelegationTokenSettings,
     CoordinatorConfig,
     TransactionConfig,
     MetricsSettings,
@@ -105,6 +107,7 @@ class NodeConfig:
     replication: ReplicationSettings
     liveness: LivenessSettings
     authorizer: AuthorizerSettings
+    delegation_tokens: DelegationTokenSettings
     coordinator: CoordinatorConfig
     transactions: TransactionConfig
     metrics: MetricsSettings
@@ -199,6 +202,7 @@ def _assembled(
         replication=parts[ReplicationSettings],
         liveness=parts[LivenessSettings],
         authorizer=parts[AuthorizerSettings],
+        delegation_tokens=parts[DelegationTokenSettings],
         coordinator=parts[CoordinatorConfig],
         transactions=parts[TransactionConfig],
         metrics=parts[MetricsSettings],

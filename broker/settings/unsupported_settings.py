@@ -72,9 +72,6 @@ controller.quorum.election.timeout.ms int 1000
 controller.quorum.fetch.timeout.ms int 2000
 controller.quorum.request.timeout.ms int 2000
 controller.quorum.retry.backoff.ms int 20
-delegation.token.expiry.check.interval.ms int 3600000
-delegation.token.expiry.time.ms int 86400000
-delegation.token.max.lifetime.ms int 604800000
 delete.records.purgatory.purge.interval.requests int 1
 early.start.listeners str -
 eligible.leader.replicas.enable bool false
@@ -187,8 +184,6 @@ replica.alter.log.dirs.io.max.bytes.per.second int>=0 9223372036854775807 cluste
 """
 
 _SECURITY: Final = """\
-delegation.token.master.key password -
-delegation.token.secret.key password -
 principal.builder.class str org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder node
 sasl.client.callback.handler.class str -
 sasl.kerberos.kinit.cmd str /usr/bin/kinit node

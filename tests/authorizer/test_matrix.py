@@ -136,6 +136,10 @@ def test_every_api_of_the_matrix_is_asked() -> None:
     tested = {int(spec_of(type(one.request(one.topic))).key) for one in ASKED}
     served_by_others = {
         ApiKey.ALTER_REPLICA_LOG_DIRS,
+        ApiKey.CREATE_DELEGATION_TOKEN,  # of these four: test_token_rights.py
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
         ApiKey.ALTER_PARTITION,
         ApiKey.ALLOCATE_PRODUCER_IDS,
     }

@@ -25,7 +25,6 @@ GOLDEN: Final = Path(__file__).parents[1] / "golden" / "kafka39-api-versions.jso
 VERSIONS: Final = range(5)
 
 _NODES = "asked by nodes: served on the inter-broker listener alone"
-_TOKENS = "delegation tokens are not built"
 _NEXT_GENERATION = "KIP-848's groups are not built yet"
 
 NOT_OFFERED: Final[Mapping[int, tuple[str, str]]] = {
@@ -34,10 +33,6 @@ NOT_OFFERED: Final[Mapping[int, tuple[str, str]]] = {
     6: ("UpdateMetadata", _NODES),
     7: ("ControlledShutdown", _NODES),
     34: ("AlterReplicaLogDirs", "moving replicas between disks is not built"),
-    38: ("CreateDelegationToken", _TOKENS),
-    39: ("RenewDelegationToken", _TOKENS),
-    40: ("ExpireDelegationToken", _TOKENS),
-    41: ("DescribeDelegationToken", _TOKENS),
     56: ("AlterPartition", _NODES),
     58: ("Envelope", "asked by brokers of a KRaft controller: there is none"),
     67: ("AllocateProducerIds", _NODES),

@@ -43,10 +43,17 @@ def document(name: str) -> Any:
 
 
 @cache
+def kafka_vectors() -> list[Any]:
+    """All that Kafka's own serializers wrote, as it stands in the files."""
+    files = ("golden-kafka39.json", "golden-delegation-tokens.json")
+    return [vector for name in files for vector in document(name)["vectors"]]
+
+
+@cache
 def kafka_bodies() -> dict[type, list[Body]]:
     """Every body Kafka's own serializers wrote, by message class; headers are not among them."""
     bodies = defaultdict(list)
-    for vector in document("golden-kafka39.json")["vectors"]:
+    for vector in kafka_vectors():
         if not vector["message"].endswith("Header"):
             message_class = class_named(vector["message"])
             message = built(message_class, vector["body"])

@@ -9,12 +9,12 @@ from pathlib import Path
 from barnabas.protocol import api
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import metadata
-from tests.protocol.golden import document
+from tests.protocol.golden import kafka_vectors
 
 
 def test_every_api_of_kafka_is_known_with_its_versions() -> None:
     wanted: dict[int, set[int]] = {}
-    for vector in document("golden-kafka39.json")["vectors"]:
+    for vector in kafka_vectors():
         if vector["message"].endswith("Request"):
             wanted.setdefault(vector["key"], set()).add(vector["version"])
     assert {

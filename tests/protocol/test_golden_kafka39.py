@@ -1,4 +1,7 @@
-"""Kafka 3.9.1's own serializers are the authority on every body. Source: golden-kafka39.json."""
+"""Kafka 3.9.1's own serializers are the authority on every body.
+
+Source: golden-kafka39.json, golden-delegation-tokens.json.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import pytest
 from barnabas.protocol import api, frame
 from barnabas.protocol.codec.compiler import chunk_encoder, decode, decode_prefix, encode
 from barnabas.protocol.codec.wire import schema_of
-from tests.protocol.golden import document, kafka_bodies, message_versions, snake
+from tests.protocol.golden import kafka_bodies, kafka_vectors, message_versions, snake
 
 CLASSES = sorted(kafka_bodies(), key=lambda message_class: message_class.__name__)
 
@@ -39,7 +42,7 @@ def test_every_field_of_kafka_is_declared(message_class: type) -> None:
     declared = {field.name for field in schema_of(message_class).fields}
     wanted = {
         snake(name)
-        for vector in document("golden-kafka39.json")["vectors"]
+        for vector in kafka_vectors()
         if vector["message"].removeprefix("ConsumerProtocol") == message_class.__name__
         for name in vector["body"]
     }
@@ -47,7 +50,7 @@ def test_every_field_of_kafka_is_declared(message_class: type) -> None:
 
 
 def test_request_headers_are_read_as_kafka_writes_them() -> None:
-    for vector in document("golden-kafka39.json")["vectors"]:
+    for vector in kafka_vectors():
         if vector["message"] == "RequestHeader" and vector["version"] == 1:
             data, body = bytes.fromhex(vector["hex"]), vector["body"]
             header, end = frame.parse_request_header(data)
@@ -62,7 +65,7 @@ def test_request_headers_are_read_as_kafka_writes_them() -> None:
 
 def test_request_headers_are_written_as_kafka_writes_them() -> None:
     versions = {0: (api.ApiKey.CONTROLLED_SHUTDOWN, 0), 1: (101, 102), 2: (10, 4)}
-    for vector in document("golden-kafka39.json")["vectors"]:
+    for vector in kafka_vectors():
         if vector["message"] == "RequestHeader" and vector["fill"] == "full":
             key, version = versions[vector["version"]]
             data = bytes.fromhex(vector["hex"])
@@ -72,7 +75,7 @@ def test_request_headers_are_written_as_kafka_writes_them() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_response_headers_are_written_and_read_as_kafka_writes_them(version: int) -> None:
-    for vector in document("golden-kafka39.json")["vectors"]:
+    for vector in kafka_vectors():
         if vector["message"] == "ResponseHeader" and vector["version"] == version:
             data, wanted = bytes.fromhex(vector["hex"]), vector["body"]["correlationId"]
             prefix = frame.response_prefix(wanted, version, 0)

@@ -115,7 +115,9 @@ def test_a_credential_of_too_few_iterations_lets_nobody_in() -> None:
     weak = credential_of(SHA_256, "secret", iterations=4095)
     exchange = ScramExchange(SHA_256, lambda mechanism, name: [weak], b"decoys")
     client = ClientExchange(SHA_256, "alice", bytes(NONCE_BYTES))
-    salting = client.salting(exchange.evaluate(client.first()).token)
+    challenge = exchange.evaluate(client.first())
+    assert isinstance(challenge, Outcome)
+    salting = client.salting(challenge.token)
     assert salting.iterations == 4096
     with pytest.raises(AuthenticationFailed, match="wrong proof"):
         exchange.evaluate(client.final(salted_password(SHA_256, "secret", SALT, 4095)))

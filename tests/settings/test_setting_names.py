@@ -74,7 +74,6 @@ def test_another_value_is_refused_where_it_promises_what_is_not_kept(name: str) 
         ("sasl.server.callback.handler.class", "org.Mine", SECURITY),
         ("security.inter.broker.protocol", "SASL_PLAINTEXT", SECURITY),
         ("zookeeper.ssl.truststore.location", "/trust", SECURITY),
-        ("delegation.token.secret.key", "x", SECURITY),
         ("principal.builder.class", "org.Mine", SECURITY),
         ("listener.name.plaintext.ssl.client.auth", "required", SECURITY),
         ("listener.name.inside.oauthbearer.sasl.server.callback.handler.class", "C", SECURITY),
