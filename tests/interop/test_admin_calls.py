@@ -65,8 +65,8 @@ OF_FRANZ: Refusals = {
     "CreateACLs": DISABLED,
     "DescribeACLs": DISABLED,
     "DeleteACLs": DISABLED,
-    "CreateDelegationToken": OLD_FOR_FRANZ,
-    "DescribeDelegationTokens": OLD_FOR_FRANZ,
+    "CreateDelegationToken": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",  # nobody has logged in
+    "DescribeDelegationTokens": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
     "UpdateFeatures": "no features specified",  # which kadm says by itself
 }
 DISABLED_FOR_SARAMA = "Security features are disabled"
