@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -263,6 +264,37 @@ def command_config(path: Path, jaas: str, mechanism: str = "SCRAM-SHA-256") -> s
 
 def of_user(path: Path, user: str = "alice") -> str:
     return command_config(path, f'{SCRAM_MODULE} required username="{user}" password="{PASSWORD}";')
+
+
+def test_tokens_are_made_listed_renewed_and_ended_on_the_command_line(
+    cluster: Tokens, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S78: by ids; a secret is printed to who makes it, or asks for it."""
+    login = of_user(tmp_path / "alice.properties")
+
+    def typed(*words: str) -> Any:
+        capsys.readouterr()
+        where = ("--bootstrap", cluster.users, "--command-config", login, "--json")
+        assert main(["tokens", *words, *where]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    (made,) = typed("create", "--renewer-principal", "User:bob", "--max-life-time-period", "9000")
+    token_id, secret = made["tokenId"], made.pop("hmac")
+    assert made["maxTimestamp"] - made["issueTimestamp"] == 9000
+    assert made in typed("list", "--owner-principal", "User:alice")
+    assert {**made, "hmac": secret} in typed("list", "--show-secrets")
+    renewed = typed("renew", token_id, "--renew-time-period", "4000")
+    assert renewed["expiryTimestamp"] <= made["maxTimestamp"]
+    ended = typed("expire", token_id)
+    assert ended["tokenId"] == token_id
+    assert token_id not in [one["tokenId"] for one in typed("list")]
+    where = ("--bootstrap", cluster.users, "--command-config", login)
+    assert main(["tokens", "create", *where]) == 0
+    shown = capsys.readouterr().out
+    assert "TOKEN ID" in shown
+    assert "SECRET" in shown
+    assert main(["tokens", "renew", token_id, *where]) == 1
+    assert "there is no token" in capsys.readouterr().err
 
 
 TABLE: Final = re.compile(
