@@ -26,7 +26,7 @@ from barnabas.protocol.messages import (
 from .call import Call, Handler
 from .cooperative import Turn
 from .guards import GuardContext, Right
-from .topics import unreachable
+from .zookeeper_failures import unreachable
 
 USER: Final = "User"
 CREATE_TOKENS: Final = Right(Operation.CREATE_TOKENS, ResourceType.USER)

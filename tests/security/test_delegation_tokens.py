@@ -213,7 +213,7 @@ def test_bytes_and_secrets_are_those_of_kafka() -> None:
     cache = DelegationTokens(
         DelegationTokenSettings(secret_key="secret"),
         SimpleNamespace(on_state=[]),
-        WallClock(),  # type: ignore[arg-type]
+        WallClock(),
     ).cache
     assert base64.b64encode(cache.made_of(record).hmac) == (
         b"eMqEFHra9vlaVbFvlSS7MYkc5Scse/ejz2VZJ8KEOTY0fMb7cBXJD14dWHSVVFFTYsaQ+iJuQ/cMhg9T1fZqCA=="
@@ -261,9 +261,12 @@ async def test_logins_that_come_at_once_derive_a_token_once(
 ) -> None:
     derived = []
     real = two.first.tokens.cache._derive
-    monkeypatch.setattr(
-        two.first.tokens.cache, "_derive", lambda token: (derived.append(token), real(token))[1]
-    )
+
+    def derive(token: Any) -> Any:
+        derived.append(token)
+        return real(token)
+
+    monkeypatch.setattr(two.first.tokens.cache, "_derive", derive)
     made = await two.first.create()
     logins = [two.first.log_in(made.token_id, password_of(made)) for _ in range(5)]
     assert {done.name for done in await asyncio.gather(*logins)} == {"alice"}
@@ -307,7 +310,7 @@ async def test_a_token_of_no_user_lets_nobody_in(two: Two) -> None:
     password = base64.b64encode(two.first.tokens.cache.made_of(record).hmac).decode()
     with pytest.raises(AuthenticationFailed):
         await two.first.log_in("t", password)
-    kind = {"owner_principal_type": "Group", "owner_principal_name": "alice"}
+    kind: dict[str, Any] = {"owner_principal_type": "Group", "owner_principal_name": "alice"}
     assert (await two.first.create(**kind)).error_code == 67
 
 
@@ -327,7 +330,7 @@ async def test_a_token_is_renewed_up_to_its_end_by_owner_and_renewers(two: Two) 
 
 async def test_a_requester_who_is_neither_owner_nor_renewer_may_not_renew(two: Two) -> None:
     """As in Kafka: it sees the token, and no more."""
-    for_bob = {"owner_principal_type": "User", "owner_principal_name": "bob"}
+    for_bob: dict[str, Any] = {"owner_principal_type": "User", "owner_principal_name": "bob"}
     made = await two.first.create(**for_bob)
     assert (made.principal_name, made.token_requester_principal_name) == ("bob", "alice")
     assert await two.first.renew(made.hmac) == (63, -1)
