@@ -20,7 +20,7 @@ ENDINGS = {".py", ".md", ".sh", ".toml", ".yml", ".yaml"}
 PAST = {"CHANGELOG.md", "docs/status.md"}
 """These two name what was worked on, too."""
 
-FILE = r"docs/spec/(\w+)\.md"
+FILE = r"docs/spec/([\w-]+)\.md"
 SECTION = r"§(\d+(?:\.\d+)*)"
 LABEL = r"[A-Z]?\d+(?:\.\d+)?"
 LABELS = rf"\b(checks?|pitfalls?|failures?|promises?) ({LABEL}(?:(?:, | and | to ){LABEL}(?!\w))*)"
