@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: setup demo test quick test-all soak spark-lowest check format bench docs image wheel clean
+.PHONY: setup demo test quick test-all soak spark-lowest check format bench docs vendor image wheel clean
 
 setup: $(READY)            ## a virtual environment with everything that works on this repository
 
@@ -55,6 +55,9 @@ bench: $(READY)            ## what we claim about speed, beside Apache Kafka
 
 docs: $(READY)             ## the generated tables in docs/
 	$(BIN)/python -m barnabas.console.reference docs
+
+vendor: $(READY)           ## the console's scripts of others anew from npm, the same bytes as before
+	$(BIN)/python -m barnabas.console.web.vendored
 
 image:                     ## the container image barnabas:dev, on a Debian base made here (root, debootstrap) or on BASE_IMAGE
 	docker build --network host --build-arg BASE_IMAGE="$${BASE_IMAGE:-$$(container/base.sh)}" --tag barnabas:dev .

@@ -23,6 +23,7 @@ from barnabas.console.command_line.output import note
 
 _VERBS: Final = {
     "up": "start a development cluster: ZooKeeper and nodes, gone with Ctrl-C",
+    "console": "serve the web console of a cluster",
     "broker": "run one broker from a server.properties file",
     "coordinator": "run one coordinator from a server.properties file",
     "zookeeper": "run one ZooKeeper server in the foreground; secure or open the cluster's znodes",

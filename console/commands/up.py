@@ -13,7 +13,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -26,6 +26,7 @@ from barnabas.console.command_line.number_arguments import PORT_MAX, whole_numbe
 from barnabas.console.command_line.output import note
 from barnabas.console.development.cluster import Cluster, Progress
 from barnabas.console.development.snippets import snippets
+from barnabas.console.development.web_console import web_console
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.names import topic_problem
 from barnabas.protocol.settings import ConfigError
@@ -74,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a setting of every node, as in a server.properties file; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print cluster.json once it is up")
+    parser.add_argument("--no-console", action="store_true", help="start no web console")
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -94,7 +96,8 @@ def run(chosen: argparse.Namespace) -> int:
                 cluster.start(report_ready)
                 asyncio.run(_create(cluster.bootstrap, chosen.topic))
             _announce(cluster, time.monotonic() - started, is_json=chosen.json)
-            _watch(cluster)
+            with web_console(cluster, chosen.port, is_wanted=not chosen.no_console) as look:
+                _watch(cluster, look)
             return 1
         except KeyboardInterrupt:
             return 0
@@ -134,10 +137,11 @@ def _announce(cluster: Cluster, took_s: float, *, is_json: bool) -> None:
     print(snippets(cluster.bootstrap), flush=True)
 
 
-def _watch(cluster: Cluster) -> None:
+def _watch(cluster: Cluster, look: Callable[[], None]) -> None:
     """Return when no node runs any more; say which one ended, as soon as it does."""
     ended: set[int] = set()
     while len(ended) < len(cluster.nodes):
+        look()
         for node in cluster.nodes:
             if not node.is_running and node.id not in ended:
                 ended.add(node.id)

@@ -1,0 +1,198 @@
+"""The console as an ASGI application: routes, logins, and who answers what.
+
+Source: docs/spec/console.md §0 and §3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from barnabas.client.client_config import ClientConfig
+from barnabas.client.errors import KafkaError
+from barnabas.console.command_line.failure import Failure
+
+from .answers import FRAGMENT, Answers, safe_back
+from .console_settings import ConsoleSettings
+from .forms import BadForm, check_token, read_form
+from .logins import SESSION_COOKIES, Logins
+from .page import FORMATS, Page, PageFunction, View
+from .pages.registry import PAGES
+from .query import BadQuery, Query
+from .render import assets
+from .security import SecurityMiddleware
+from .session import Session
+from .watch.reading import now_ms
+from .zones import zone_names, zone_of
+
+log = logging.getLogger(__name__)
+
+THEMES: Final = ("auto", "light", "dark")
+KEPT_S: Final = 365 * 24 * 3600
+_FOR_EVER: Final = "public, max-age=31536000, immutable"
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Console:
+    """One console: the cluster it looks at, and who has logged in."""
+
+    def __init__(self, bootstrap: str, config: ClientConfig, settings: ConsoleSettings) -> None:
+        self.settings = settings
+        self.logins = Logins(bootstrap, config, settings)
+        self.answers = Answers(bootstrap, settings)
+        self.app = Starlette(routes=self._routes(), lifespan=self._lifespan)
+        self.app.add_middleware(SecurityMiddleware, settings=settings)
+
+    def _routes(self) -> list[Route]:
+        routes = [
+            Route("/", self._home),
+            Route("/login", self._login_page),
+            Route("/login", self._log_in, methods=["POST"]),
+            Route("/logout", self._posted(self._log_out), methods=["POST"]),
+            Route("/preferences", self._posted(self._set_preferences), methods=["POST"]),
+            Route("/static/{name}", _static),
+        ]
+        for path, function in PAGES.items():
+            routes += [
+                Route(path + ending, self._page(path, function, ending.removeprefix(".")))
+                for ending in ("", *(f".{kind}" for kind in FORMATS))
+            ]
+        return routes
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        self.logins.open()
+        try:
+            yield
+        finally:
+            await self.logins.close()
+
+    async def _home(self, request: Request) -> Response:
+        return RedirectResponse("/overview", 303)
+
+    def _page(self, path: str, function: PageFunction, kind: str) -> Handler:
+        async def answer(request: Request) -> Response:
+            session = await self.logins.session_of(request)
+            if session is None:
+                return self._to_login(request, kind)
+            view = self._view(request, session, path)
+            page = await guarded(function, view)
+            return self.answers.page(request, view, page, kind, path)
+
+        return answer
+
+    def _posted(self, act: Callable[..., Awaitable[Response]]) -> Handler:
+        """A form of a page: only for who is logged in, and only with the session's token."""
+
+        async def answer(request: Request) -> Response:
+            session = await self.logins.session_of(request)
+            if session is None:
+                return self._to_login(request, "")
+            try:
+                form = await read_form(request)
+                check_token(form, session.csrf)
+            except BadForm as problem:
+                return self.answers.message(request, session, problem.status, str(problem))
+            return await act(request, session, form)
+
+        return answer
+
+    def _view(self, request: Request, session: Session, path: str) -> View:
+        return View(
+            session=session,
+            settings=self.settings,
+            query=Query(path, dict(request.query_params)),
+            zone=zone_of(request.cookies.get("zone", "")),
+            now_ms=now_ms(),
+        )
+
+    def _to_login(self, request: Request, kind: str) -> Response:
+        if kind:
+            return Response("log in first\n", 401, media_type="text/plain")
+        if FRAGMENT in request.headers:
+            return Response(status_code=401, headers={"hx-redirect": "/login"})
+        back = request.url.path
+        if request.url.query:
+            back += f"?{request.url.query}"
+        return self.answers.login(request, back, status=401)
+
+    async def _login_page(self, request: Request) -> Response:
+        token = request.query_params.get("token")
+        if token is None:
+            return self.answers.login(request, "/overview")
+        return await self._logged_in(request, {"token": token})
+
+    async def _log_in(self, request: Request) -> Response:
+        try:
+            form = await read_form(request)
+        except BadForm as problem:
+            return self.answers.message(request, None, problem.status, str(problem))
+        return await self._logged_in(request, form)
+
+    async def _logged_in(self, request: Request, form: Mapping[str, str]) -> Response:
+        back = safe_back(form.get("back", ""))
+        outcome = await self.logins.log_in(request, form)
+        if not isinstance(outcome, Session):
+            return self.answers.login(request, back, problem=outcome.text, status=outcome.status)
+        answer = RedirectResponse(back, 303)
+        name = SESSION_COOKIES[self.settings.is_secure]
+        answer.set_cookie(
+            name, outcome.id, httponly=True, samesite="strict", secure=self.settings.is_secure,
+            path="/",
+        )  # fmt: skip
+        return answer
+
+    async def _log_out(
+        self, request: Request, session: Session, form: Mapping[str, str]
+    ) -> Response:
+        await self.logins.log_out(session)
+        answer = RedirectResponse("/login", 303)
+        answer.delete_cookie(SESSION_COOKIES[self.settings.is_secure], path="/")
+        return answer
+
+    async def _set_preferences(
+        self, request: Request, session: Session, form: Mapping[str, str]
+    ) -> Response:
+        theme, zone = form.get("theme", ""), form.get("zone", "")
+        if theme not in THEMES or zone not in zone_names():
+            text = f"there is no time zone {zone!r}" if theme in THEMES else "no such colours"
+            return self.answers.message(request, session, 400, text)
+        answer = RedirectResponse(safe_back(form.get("back", "")), 303)
+        for name, value in (("theme", theme), ("zone", zone)):
+            answer.set_cookie(
+                name, value, max_age=KEPT_S, httponly=True, samesite="strict",
+                secure=self.settings.is_secure,
+            )  # fmt: skip
+        return answer
+
+
+async def guarded(function: PageFunction, view: View) -> Page:
+    """The page; where it cannot be made at all, one that says why."""
+    try:
+        return await function(view)
+    except BadQuery as problem:
+        return _problem_page(400, "This address leads nowhere", str(problem))
+    except (KafkaError, Failure) as failure:
+        return _problem_page(502, "The cluster does not say", str(failure))
+    except (OSError, TimeoutError) as failure:
+        return _problem_page(502, "The cluster cannot be reached", str(failure))
+
+
+def _problem_page(status: int, title: str, text: str) -> Page:
+    model: dict[str, Any] = {"text": text}
+    return Page(title=title, template="message.html", model=model, status=status)
+
+
+async def _static(request: Request) -> Response:
+    path = assets().get(request.path_params["name"])
+    if path is None:
+        return Response("no such file\n", 404, media_type="text/plain")
+    return FileResponse(path, headers={"cache-control": _FOR_EVER})

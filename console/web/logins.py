@@ -1,0 +1,129 @@
+"""Who may log in, and with whose rights the cluster is asked then.
+
+Where users have names and passwords in the cluster (``sasl``), these are proved by a connection,
+and everything that a session asks goes over connections of its own. Else a token opens the
+console, and all sessions share what the console itself may. Source: docs/spec/console.md §3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+
+from barnabas.client.client_config import ClientConfig
+from barnabas.client.errors import AuthenticationFailed, KafkaError
+
+from .answers import FRAGMENT
+from .console_settings import ConsoleSettings
+from .session import LoginThrottle, Session, Sessions, Token
+from .watch.cluster_watch import ClusterWatch
+
+SESSION_COOKIES: Final[Mapping[bool, str]] = {
+    False: "barnabas-console",
+    True: "__Host-barnabas-console",
+}
+"""The name of the cookie, by whether browsers speak TLS."""
+TOKEN_PRINCIPAL: Final = "token via console"  # noqa: S105 - a name
+ANYBODY: Final = "anybody on this machine"
+
+
+class LoginRefused(NamedTuple):
+    """Why somebody was not let in; ``status`` is HTTP's."""
+
+    text: str
+    status: int
+
+
+class Logins:
+    """Sessions, and the ways to begin one."""
+
+    def __init__(self, bootstrap: str, config: ClientConfig, settings: ConsoleSettings) -> None:
+        self.token = Token()
+        self._bootstrap = bootstrap
+        self._config = config
+        self._settings = settings
+        self._sessions = Sessions()
+        self._throttle = LoginThrottle()
+        self._shared: ClusterWatch | None = None
+        self._anybody: Session | None = None
+
+    def open(self) -> None:
+        """The loop runs: what all share can be made."""
+        if self._settings.auth != "sasl":
+            self._shared = ClusterWatch(self._bootstrap, self._config)
+        if self._settings.auth == "none":
+            assert self._shared is not None
+            self._anybody = Sessions().begin(ANYBODY, self._shared, owns_watch=False)
+
+    async def close(self) -> None:
+        """End all sessions and close all connections."""
+        self._sessions.end_all()
+        await self._close_ended()
+        if self._shared is not None:
+            await self._shared.close()
+
+    async def session_of(self, request: Request) -> Session | None:
+        """The session that a request belongs to; None when its sender has to log in."""
+        if self._anybody is not None:
+            return self._anybody
+        name = SESSION_COOKIES[self._settings.is_secure]
+        found = self._sessions.find(
+            request.cookies.get(name, ""), is_used=FRAGMENT not in request.headers
+        )
+        await self._close_ended()
+        return found
+
+    async def log_in(self, request: Request, form: Mapping[str, str]) -> Session | LoginRefused:
+        """A new session for who proves who he is."""
+        address = request.client.host if request.client else ""
+        if not self._throttle.admit(address):
+            return LoginRefused("Too many attempts from your address: wait a minute.", 429)
+        old = await self.session_of(request)
+        made = await (
+            self._by_password(form) if self._settings.auth == "sasl" else self._by_token(form)
+        )
+        if isinstance(made, Session) and old is not None and old is not self._anybody:
+            self._sessions.end(old)
+        await self._close_ended()
+        return made
+
+    async def log_out(self, session: Session) -> None:
+        """End a session, and its connections."""
+        self._sessions.end(session)
+        await self._close_ended()
+
+    async def _by_token(self, form: Mapping[str, str]) -> Session | LoginRefused:
+        if not self.token.matches(form.get("token", "")):
+            return LoginRefused("This is not the token that the console printed.", 403)
+        assert self._shared is not None
+        return self._sessions.begin(TOKEN_PRINCIPAL, self._shared, owns_watch=False)
+
+    async def _by_password(self, form: Mapping[str, str]) -> Session | LoginRefused:
+        username, password = form.get("username", ""), form.get("password", "")
+        if not username:
+            return LoginRefused("A name is needed.", 403)
+        config = replace(
+            self._config, sasl_username=username, sasl_password=password, sasl_jaas_config=None,
+            security_protocol=_with_login(self._config.security_protocol),
+        )  # fmt: skip
+        watch = ClusterWatch(self._bootstrap, config)
+        try:
+            await watch.admin.cluster.nodes()
+        except AuthenticationFailed:
+            await watch.close()
+            return LoginRefused("The cluster refuses this name and password.", 403)
+        except KafkaError as error:
+            await watch.close()
+            return LoginRefused(f"The cluster cannot be asked: {error}", 502)
+        return self._sessions.begin(f"User:{username}", watch, owns_watch=True)
+
+    async def _close_ended(self) -> None:
+        while self._sessions.ended:
+            await self._sessions.ended.pop().close()
+
+
+def _with_login(protocol: str | None) -> str:
+    return "SASL_SSL" if protocol in ("SSL", "SASL_SSL") else "SASL_PLAINTEXT"

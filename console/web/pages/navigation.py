@@ -1,0 +1,21 @@
+"""What the head of each page links to, and the key that leads there after ``g``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+NAVIGATION: Final = (
+    ("/overview", "Overview", "o"),
+    ("/brokers", "Brokers", "b"),
+    ("/topics", "Topics", "t"),
+    ("/groups", "Groups", "r"),
+    ("/coordinator", "Coordinators", "c"),
+)
+"""Path, label, key."""
+_BELOW: Final[Mapping[str, str]] = {"/topic": "/topics", "/group": "/groups"}
+
+
+def section_of(path: str) -> str:
+    """The entry that is marked while a page is shown."""
+    return _BELOW.get(path, path)

@@ -1,0 +1,21 @@
+"""Every page by its path: the one list that routes, navigation and tests are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.console.web.page import PageFunction
+
+from . import brokers, coordinator, group, groups, overview, topic, topics
+
+PAGES: Final[Mapping[str, PageFunction]] = {
+    "/overview": overview.page,
+    "/brokers": brokers.page,
+    "/topics": topics.page,
+    "/topic": topic.page,
+    "/groups": groups.page,
+    "/group": group.page,
+    "/coordinator": coordinator.page,
+}
+"""Each answers as HTML at its path, and with the endings .json and .csv."""

@@ -1,0 +1,72 @@
+"""All that one principal knows of a cluster: its administrator, the catalogue, the groups.
+
+Source: docs/spec/console.md §2.1 (hot and sweep).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.audit_history import read_audit
+from barnabas.client.client_config import ClientConfig
+from barnabas.protocol.audit_topic import AuditRecord
+
+from .catalogue import Catalogue
+from .orderings import Orderings
+from .rates import Rates
+from .reading import Source, Sources
+from .standings import Standing, standing_of
+from .survey import Survey, readable_histories
+
+HOT_S: Final = 2.0
+HISTORY_RECORDS_MAX: Final = 100_000
+AUDIT_S: Final = 5.0
+AUDIT_MOST: Final = 5_000
+"""The latest changes that are kept in memory."""
+
+
+class ClusterWatch:
+    """What is known of the cluster at ``bootstrap``, asked over connections of its own."""
+
+    def __init__(self, bootstrap: str, config: ClientConfig) -> None:
+        self.bootstrap = bootstrap
+        self.config = config
+        self.admin = Admin.of(bootstrap, config)
+        self.catalogue = Catalogue(self.admin)
+        self.survey = Survey(self.admin, self.catalogue)
+        self.groups: Sources[str, Standing] = Sources(self._standing, HOT_S)
+        """Those on somebody's screen."""
+        self.rough_groups: Sources[str, Standing] = Sources(self._rough, HOT_S)
+        """Rows of lists: without the look at commits, which a list cannot pay for each row."""
+        self.audit: Source[list[AuditRecord]] = Source(self._audit, AUDIT_S)
+        self.orderings = Orderings()
+        self.rates = Rates()
+
+    async def close(self) -> None:
+        """End everything, close the connections."""
+        await self.survey.close()
+        for source in (self.catalogue, self.groups, self.rough_groups, self.audit):
+            source.close()
+        await self.admin.close()
+
+    def expire(self) -> None:
+        """Something was changed: show what is there now."""
+        self.catalogue.expire()
+        for source in (self.groups, self.rough_groups, self.audit):
+            source.expire()
+
+    async def _standing(self, name: str) -> Standing:
+        group = await self.admin.describe_group(name)
+        histories = {}
+        if group.exists:
+            histories = await readable_histories(self.admin, [name], HISTORY_RECORDS_MAX)
+        return await standing_of(self.admin, group, histories.get(name))
+
+    async def _rough(self, name: str) -> Standing:
+        return await standing_of(self.admin, await self.admin.describe_group(name), None)
+
+    async def _audit(self) -> list[AuditRecord]:
+        """The latest changes, the newest first, each once."""
+        found = list(dict.fromkeys(await read_audit(self.admin, lambda record: True)))
+        return found[: -AUDIT_MOST - 1 : -1]

@@ -1,0 +1,153 @@
+"""A value that is read when somebody looks, with its age and what went wrong since.
+
+Source: docs/spec/console.md §2.1 (two speeds; errors belong to panels).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from barnabas.client.errors import KafkaError
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+RETRY_S: Final = 2.0
+"""After a failure nobody is asked again for so long."""
+PATIENCE_S: Final = 2.0
+"""A page waits so long for what is new where something older is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a value could not be read; Kafka's name of the error, or ours."""
+
+    code: str
+    message: str
+    since_ms: int
+    next_try_ms: int
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs, and for the panel that shows it."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "since_ms": self.since_ms,
+            "next_try_ms": self.next_try_ms,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T]):
+    """The last good value (None: there never was one), when it was read, and what failed since."""
+
+    value: T | None
+    at_ms: int | None
+    problem: Problem | None
+
+    def state(self) -> dict[str, Any]:
+        """Age and problem, for the head of a panel."""
+        return {"at_ms": self.at_ms, "problem": self.problem and self.problem.as_json()}
+
+
+class Source(Generic[T]):
+    """Asks at most every ``fresh_s`` seconds, however many look, and only while somebody does."""
+
+    def __init__(self, ask: Callable[[], Awaitable[T]], fresh_s: float) -> None:
+        self._ask = ask
+        self._fresh_s = fresh_s
+        self._value: T | None = None
+        self._at_ms: int | None = None
+        self._problem: Problem | None = None
+        self._due = 0.0
+        self._asking: asyncio.Task[None] | None = None
+
+    async def read(self) -> Reading[T]:
+        """What is known, asked for anew when it is due; never raises for what the cluster says."""
+        if self._asking is None and time.monotonic() >= self._due:
+            self._asking = asyncio.create_task(self._renew(), name="console source")
+        if self._asking is not None:
+            patience = None if self._at_ms is None else PATIENCE_S
+            await asyncio.wait([self._asking], timeout=patience)
+        return Reading(self._value, self._at_ms, self._problem)
+
+    def known(self) -> Reading[T]:
+        """What is known, without asking anybody."""
+        return Reading(self._value, self._at_ms, self._problem)
+
+    def expire(self) -> None:
+        """Ask anew at the next look: something was changed."""
+        self._due = 0.0
+
+    def close(self) -> None:
+        """Ask no more; what is asked now is given up."""
+        if self._asking is not None:
+            self._asking.cancel()
+
+    async def _renew(self) -> None:
+        try:
+            self._value = await self._ask()
+            self._at_ms = now_ms()
+            self._problem = None
+            self._due = time.monotonic() + self._fresh_s
+        except (KafkaError, OSError, TimeoutError) as error:
+            self._fail(error)
+        finally:
+            self._asking = None
+
+    def _fail(self, error: Exception) -> None:
+        self._due = time.monotonic() + RETRY_S
+        since = now_ms() if self._problem is None else self._problem.since_ms
+        self._problem = problem_of(error, since)
+
+
+class Sources(Generic[K, T]):
+    """A source for each key, the most recently looked at ``most`` of them."""
+
+    def __init__(self, ask: Callable[[K], Awaitable[T]], fresh_s: float, most: int = 500) -> None:
+        self._ask = ask
+        self._fresh_s = fresh_s
+        self._most = most
+        self._by_key: OrderedDict[K, Source[T]] = OrderedDict()
+
+    async def read(self, key: K) -> Reading[T]:
+        """As :meth:`Source.read`."""
+        return await self.source(key).read()
+
+    def source(self, key: K) -> Source[T]:
+        """The source of one key, made when it is looked at first."""
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._by_key[key] = Source(lambda: self._ask(key), self._fresh_s)
+        self._by_key.move_to_end(key)
+        while len(self._by_key) > self._most:
+            self._by_key.popitem(last=False)[1].close()
+        return found
+
+    def expire(self) -> None:
+        """Ask anew for all of them."""
+        for source in self._by_key.values():
+            source.expire()
+
+    def close(self) -> None:
+        """As :meth:`Source.close`."""
+        for source in self._by_key.values():
+            source.close()
+
+
+def problem_of(error: Exception, since_ms: int | None = None) -> Problem:
+    """What a failed request says to the reader of a page."""
+    at = now_ms()
+    code = error.code.name if isinstance(error, KafkaError) else type(error).__name__
+    message = error.message if isinstance(error, KafkaError) else str(error)
+    return Problem(code, message, since_ms or at, at + int(RETRY_S * 1000))
+
+
+def now_ms() -> int:
+    """The wall clock, milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,104 @@
+"""How groups stand: lag in records and seconds, the verdict, and the reason for it.
+
+The figures are those of ``barnabas groups lag``. Source: docs/spec/users.md §3;
+docs/spec/console.md §1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.commit_history import History
+from barnabas.client.admin.descriptions import GroupDescription
+from barnabas.client.cluster import TopicPartition
+from barnabas.console.groups.lag import GroupLag, PartitionLag, partition_lags
+from barnabas.coordinator.group_health import Verdict, evaluate_group
+
+from .reading import now_ms
+
+REASONS: Final[Mapping[Verdict, str]] = {
+    Verdict.WARN: "reads, but its lag only grows",
+    Verdict.STOP: "commits no longer",
+    Verdict.STALL: "stays at one offset",
+    Verdict.REWIND: "went back and has not caught up",
+}
+"""What a verdict means, said of a partition."""
+NOTES: Final = {
+    "below-log-start": "is below the log's start: records it never read are gone",
+    "beyond-end": "is beyond the log's end: it will be reset",
+}
+_NAMED_MOST: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one group stands; ``has_history`` is False while nothing can be said of a verdict."""
+
+    group: GroupDescription
+    partitions: Sequence[PartitionLag]
+    last_commit_ms: Mapping[TopicPartition, int]
+    """When the log says that each offset was committed last, where it still does."""
+    at_ms: int
+    has_history: bool
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The worst of its partitions; None while nobody looked at its commits."""
+        if not self.has_history:
+            return None
+        return evaluate_group(row.verdict for row in self.partitions)
+
+    @property
+    def topics(self) -> list[str]:
+        """Those that it has committed or was given."""
+        return sorted({row.progress.topic for row in self.partitions if row.progress.topic})
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is no better, or what is odd besides; empty for a group that is well."""
+        ill = sorted(self.partitions, key=lambda row: -row.verdict)
+        said = [
+            f"{_place(row)} {REASONS[row.verdict]}" for row in ill if row.verdict in REASONS
+        ] + [f"{_place(row)} {NOTES[row.note]}" for row in self.partitions if row.note]
+        more = len(said) - _NAMED_MOST
+        return "; ".join(said[:_NAMED_MOST]) + (f"; and {more} more" if more > 0 else "")
+
+    def row(self) -> dict[str, Any]:
+        """The group in a list, for programs and templates."""
+        lag = GroupLag(self.group, self.partitions)
+        return {
+            "name": self.group.group,
+            "state": self.group.state,
+            "members": len(self.group.members),
+            "topics": len(self.topics),
+            "lag": lag.records,
+            "seconds": lag.seconds,
+            "verdict": None if self.verdict is None else self.verdict.name,
+            "reason": self.reason,
+            "coordinator": self.group.coordinator.id,
+            "last_commit_ms": max(self.last_commit_ms.values(), default=None),
+            "at_ms": self.at_ms,
+        }
+
+
+async def standing_of(admin: Admin, group: GroupDescription, history: History | None) -> Standing:
+    """Ask how ``group`` stands now; a group that does not exist has no partitions.
+
+    Raises KafkaError.
+    """
+    rows = await partition_lags(admin, group, history) if group.exists else []
+    commits = {} if history is None else history.commits
+    return Standing(
+        group=group,
+        partitions=rows,
+        last_commit_ms={place: seen[-1].timestamp_ms for place, seen in commits.items() if seen},
+        at_ms=now_ms(),
+        has_history=history is not None,
+    )
+
+
+def _place(row: PartitionLag) -> str:
+    return f"{row.progress.topic}-{row.progress.partition}"

@@ -1,0 +1,139 @@
+"""The sweep over all groups: late rather than heavy.
+
+One offsets partition after the other is read (its latest records, for the verdicts), then its
+groups are asked. After each step the sweep rests for as long as its share of the processor asks.
+Source: docs/spec/console.md §2.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.commit_history import OFFSETS_TOPIC, History, read_histories
+from barnabas.client.errors import KafkaError
+from barnabas.coordinator.group_health import BURROW
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.hashing import group_partition
+
+from .catalogue import Catalogue
+from .reading import Problem, problem_of
+from .standings import Standing, standing_of
+
+log = logging.getLogger(__name__)
+
+SHARE: Final = 0.05
+"""Of one processor, from the second round on."""
+FIRST_SHARE: Final = 0.5
+"""In the first round somebody waits for it."""
+PAUSE_S: Final = 2.0
+"""Between two rounds."""
+LOOKED_AT_S: Final = 60.0
+"""A sweep rests when for so long nobody has looked at a page."""
+RECORDS_MAX: Final = 20_000
+"""So much of an offsets partition is read for its verdicts."""
+_AT_ONCE: Final = 8
+
+
+class Survey:
+    """The last known standing of every group, kept up to date while somebody looks."""
+
+    def __init__(self, admin: Admin, catalogue: Catalogue) -> None:
+        self._admin = admin
+        self._catalogue = catalogue
+        self.standings: dict[str, Standing] = {}
+        self.problem: Problem | None = None
+        """Why the last round did not get through."""
+        self.rounds = 0
+        """How many went over all groups."""
+        self._share = FIRST_SHARE
+        self._looked_at = 0.0
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def look(self) -> None:
+        """Somebody is looking: go on, or begin."""
+        self._looked_at = time.monotonic()
+        self._wanted.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="console sweep")
+
+    async def close(self) -> None:
+        """End the sweep."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        while True:
+            await self._wanted.wait()
+            try:
+                await self._round()
+                self.problem = None
+            except (KafkaError, OSError, TimeoutError) as error:
+                self.problem = problem_of(error, self.problem.since_ms if self.problem else None)
+            await asyncio.sleep(PAUSE_S)
+            if time.monotonic() - self._looked_at > LOOKED_AT_S:
+                self._wanted.clear()
+
+    async def _round(self) -> None:
+        reading = await self._catalogue.groups.read()
+        if reading.value is None or reading.problem is not None:
+            self.problem = reading.problem
+            return
+        names = [listing.group for listing in reading.value]
+        for pack in (await self._packs(names)).values():
+            began = time.thread_time()
+            await self._survey_pack(pack)
+            await asyncio.sleep((time.thread_time() - began) * (1 / self._share - 1))
+        for gone in self.standings.keys() - set(names):
+            del self.standings[gone]
+        self.rounds += 1
+        self._share = SHARE
+
+    async def _packs(self, names: Sequence[str]) -> dict[int, list[str]]:
+        """The groups by offsets partition: each is read once for all of its groups."""
+        if not names:
+            return {}
+        (topic,) = await self._admin.describe_topics([OFFSETS_TOPIC])
+        packs: dict[int, list[str]] = defaultdict(list)
+        for name in names:
+            packs[group_partition(name, len(topic.partitions))].append(name)
+        return packs
+
+    async def _survey_pack(self, names: Sequence[str]) -> None:
+        histories = await readable_histories(self._admin, names, RECORDS_MAX)
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(name: str) -> None:
+            async with slots:
+                group = await self._admin.describe_group(name)
+                found = await standing_of(self._admin, group, histories.get(name))
+                self.standings[name] = found
+
+        for outcome in await asyncio.gather(*map(one, names), return_exceptions=True):
+            if isinstance(outcome, KafkaError):
+                log.debug("a group was left out of the sweep: %s", outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+
+
+async def readable_histories(
+    admin: Admin, names: Sequence[str], records_max: int
+) -> dict[str, History]:
+    """What groups committed lately; nothing for who may not read the offsets topic."""
+    try:
+        return await read_histories(admin, names, commits=BURROW.commits, records_max=records_max)
+    except KafkaError as error:
+        if error.code not in (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ):  # fmt: skip
+            raise
+        return {}
