@@ -6,17 +6,24 @@ Source: docs/spec/console.md §0 and §3; described in docs/web-console.md.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from barnabas.client.admin.admin import Admin
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import parse_addresses
-from barnabas.console.command_line.cluster_options import add_cluster_options, bootstrap_of
+from barnabas.console.command_line.cluster_options import (
+    add_cluster_options,
+    bootstrap_of,
+    command_config,
+)
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.number_arguments import PORT_MAX
+from barnabas.protocol.settings import ConfigError
 
 if TYPE_CHECKING:
     from barnabas.console.web.console_settings import ConsoleSettings
@@ -63,17 +70,20 @@ def run(chosen: argparse.Namespace) -> int:
     except ModuleNotFoundError as missing:
         raise Failure(f"{NOT_INSTALLED} ({missing})") from None
     settings = _settings(chosen)
-    bootstrap, came_from = bootstrap_of(chosen)
+    properties = command_config(chosen)
+    bootstrap, came_from = bootstrap_of(chosen, properties)
     try:
         parse_addresses(bootstrap)
     except ValueError as error:
         raise Misuse(f"{came_from}: {error}") from None
-    config = ClientConfig(
+    config = dataclasses.replace(
+        properties.client,
         client_id="barnabas-web-console",
         api_timeout_ms=chosen.timeout_ms,
         connect_timeout_ms=chosen.timeout_ms,
         request_timeout_ms=chosen.timeout_ms,
     )
+    _check_connection(bootstrap, config, settings)
     for name in _SILENT:
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -88,6 +98,19 @@ def run(chosen: argparse.Namespace) -> int:
 
     serve(bootstrap, config, settings, announce)
     return 0
+
+
+def _check_connection(bootstrap: str, config: ClientConfig, settings: ConsoleSettings) -> None:
+    """Raises Failure for stores that cannot be read, or half of a login; connects to nobody."""
+    if settings.auth == "sasl":  # users bring the rest
+        config = dataclasses.replace(
+            config, sasl_username="", sasl_password="", sasl_jaas_config=None,
+            security_protocol="SASL_SSL" if config.speaks_tls else "SASL_PLAINTEXT",
+        )  # fmt: skip
+    try:
+        Admin.of(bootstrap, config)
+    except ConfigError as error:
+        raise Failure(error.listing()) from None
 
 
 def _settings(chosen: argparse.Namespace) -> ConsoleSettings:

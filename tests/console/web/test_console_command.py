@@ -95,6 +95,16 @@ def test_what_makes_no_sense_is_told_with_the_usage(
     assert "usage:" in capsys.readouterr().err
 
 
+def test_a_store_that_is_not_there_is_told_before_anybody_can_log_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SSL\nssl.truststore.location=/nowhere/trust.pem\n")
+    for auth in ("token", "sasl"):
+        assert main(["console", "--auth", auth, "--command-config", str(file)]) == 1
+        assert "/nowhere/trust.pem" in capsys.readouterr().err
+
+
 def test_a_port_that_is_taken_is_told_in_a_line(
     cluster: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:

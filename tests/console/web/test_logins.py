@@ -20,6 +20,7 @@ from barnabas.console.web.session import (
     LIFE_S,
     SESSIONS_MOST,
     LoginThrottle,
+    Session,
     Sessions,
 )
 from barnabas.console.web.watch.cluster_watch import ClusterWatch
@@ -46,7 +47,7 @@ def sessions(clock: Clock) -> Sessions:
     return Sessions(clock)
 
 
-def begin(sessions: Sessions) -> Any:
+def begin(sessions: Sessions) -> Session:
     return sessions.begin("somebody", ClusterWatch(NOWHERE, QUICK), owns_watch=True)
 
 
@@ -57,7 +58,8 @@ def test_a_session_ends_when_nobody_uses_it(sessions: Sessions, clock: Clock) ->
     clock.now += IDLE_S - 1
     assert sessions.find(session.id, is_used=False) is session
     clock.now += 2
-    assert sessions.find(session.id) is None
+    gone = sessions.find(session.id)
+    assert gone is None
     assert sessions.ended == [session.watch], "its connections are to be closed"
 
 
