@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.client.admin.admin import Admin
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import parse_addresses
+from barnabas.client.tls.contexts import client_context
 from barnabas.console.command_line.cluster_options import (
     add_cluster_options,
     bootstrap_of,
@@ -109,6 +110,8 @@ def _check_connection(bootstrap: str, config: ClientConfig, settings: ConsoleSet
         )  # fmt: skip
     try:
         Admin.of(bootstrap, config)
+        if config.speaks_tls:
+            client_context(config)
     except ConfigError as error:
         raise Failure(error.listing()) from None
 

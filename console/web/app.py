@@ -29,7 +29,7 @@ from .query import BadQuery, Query
 from .render import assets
 from .security import SecurityMiddleware
 from .session import Session
-from .watch.reading import now_ms
+from .watch.reading import FAILURES, now_ms
 from .zones import zone_names, zone_of
 
 log = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ async def guarded(function: PageFunction, view: View) -> Page:
         return _problem_page(400, "This address leads nowhere", str(problem))
     except (KafkaError, Failure) as failure:
         return _problem_page(502, "The cluster does not say", str(failure))
-    except (OSError, TimeoutError) as failure:
+    except FAILURES as failure:
         return _problem_page(502, "The cluster cannot be reached", str(failure))
 
 

@@ -14,12 +14,13 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 
 from barnabas.client.client_config import ClientConfig
-from barnabas.client.errors import AuthenticationFailed, KafkaError
+from barnabas.client.errors import AuthenticationFailed
 
 from .answers import FRAGMENT
 from .console_settings import ConsoleSettings
 from .session import LoginThrottle, Session, Sessions, Token
 from .watch.cluster_watch import ClusterWatch
+from .watch.reading import FAILURES
 
 SESSION_COOKIES: Final[Mapping[bool, str]] = {
     False: "barnabas-console",
@@ -115,7 +116,7 @@ class Logins:
         except AuthenticationFailed:
             await watch.close()
             return LoginRefused("The cluster refuses this name and password.", 403)
-        except KafkaError as error:
+        except FAILURES as error:
             await watch.close()
             return LoginRefused(f"The cluster cannot be asked: {error}", 502)
         return self._sessions.begin(f"User:{username}", watch, owns_watch=True)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.errors import KafkaError
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.watch.catalogue import Replica
 from barnabas.console.web.watch.log_ends import LogEnds, log_ends
-from barnabas.console.web.watch.reading import problem_of
+from barnabas.console.web.watch.reading import FAILURES, problem_of
 from barnabas.protocol.messages import metadata
 
 from .not_found import not_found
@@ -75,7 +74,7 @@ async def _ends(
 ) -> tuple[dict[TopicPartition, LogEnds], dict[str, Any] | None]:
     try:
         return await log_ends(view.watch.admin.cluster, places_of(topic)), None
-    except (KafkaError, OSError, TimeoutError) as error:
+    except FAILURES as error:
         return {}, problem_of(error).as_json()
 
 

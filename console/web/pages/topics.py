@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.errors import KafkaError
 from barnabas.console.web.glob_pattern import search_matcher
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.rows import cut
 from barnabas.console.web.watch.cluster_watch import ClusterWatch
 from barnabas.console.web.watch.log_ends import EARLIEST, LATEST, look_up
-from barnabas.console.web.watch.reading import problem_of
+from barnabas.console.web.watch.reading import FAILURES, problem_of
 from barnabas.protocol.messages import metadata
 
 from .panels import is_under_replicated
@@ -83,7 +82,7 @@ async def _rows(
         return rows, None
     try:
         await _measure(watch, topics, places, rows)
-    except (KafkaError, OSError, TimeoutError) as error:
+    except FAILURES as error:
         return rows, problem_of(error).as_json()
     return rows, None
 

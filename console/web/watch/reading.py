@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from barnabas.client.errors import KafkaError
+from barnabas.protocol.settings import ConfigError
 
 T = TypeVar("T")
 K = TypeVar("K")
 
+FAILURES: Final = (KafkaError, ConfigError, OSError, TimeoutError)
+"""What asking a cluster may raise: ConfigError when a certificate was replaced by a bad one."""
 RETRY_S: Final = 2.0
 """After a failure nobody is asked again for so long."""
 PATIENCE_S: Final = 2.0
@@ -95,7 +98,7 @@ class Source(Generic[T]):
             self._at_ms = now_ms()
             self._problem = None
             self._due = time.monotonic() + self._fresh_s
-        except (KafkaError, OSError, TimeoutError) as error:
+        except FAILURES as error:
             self._fail(error)
         finally:
             self._asking = None

@@ -23,7 +23,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
 
 from .catalogue import Catalogue
-from .reading import Problem, problem_of
+from .reading import FAILURES, Problem, problem_of
 from .standings import Standing, standing_of
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Survey:
             try:
                 await self._round()
                 self.problem = None
-            except (KafkaError, OSError, TimeoutError) as error:
+            except FAILURES as error:
                 self.problem = problem_of(error, self.problem.since_ms if self.problem else None)
             await asyncio.sleep(PAUSE_S)
             if time.monotonic() - self._looked_at > LOOKED_AT_S:
