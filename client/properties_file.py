@@ -97,6 +97,15 @@ class ClientProperties:
 
 def read_client_properties(path: Path) -> ClientProperties:
     """Read a file; raises ConfigError naming file and setting, never a value that is secret."""
+    values = read_values(path)
+    try:
+        return client_properties(values)
+    except ConfigError as error:
+        raise ConfigError(*(f"{path}: {problem}" for problem in error.problems)) from None
+
+
+def read_values(path: Path) -> dict[str, str]:
+    """What stands in a file, not judged; raises ConfigError for one that cannot be read."""
     try:
         with path.open("rb") as file:
             data = file.read(BYTES_MAX + 1)
@@ -108,10 +117,7 @@ def read_client_properties(path: Path) -> ClientProperties:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is no text in UTF-8: byte {error.start} begins none") from None
-    try:
-        return client_properties(parse_properties(text))
-    except ConfigError as error:
-        raise ConfigError(*(f"{path}: {problem}" for problem in error.problems)) from None
+    return parse_properties(text)
 
 
 def client_properties(values: Mapping[str, str]) -> ClientProperties:

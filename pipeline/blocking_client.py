@@ -7,6 +7,7 @@ used again by whatever runs next in the process. Source: docs/spec/pipeline.md Â
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import threading
 from collections.abc import Coroutine
@@ -22,15 +23,8 @@ T = TypeVar("T")
 class BlockingClient:
     """One loop that runs until :meth:`close`, and one cluster on it; usable from any thread."""
 
-    def __init__(
-        self, bootstrap: str, username: str | None, password: str | None, mechanism: str
-    ) -> None:
-        config = ClientConfig(
-            client_id="barnabas-spark",
-            sasl_mechanism=mechanism,
-            sasl_username=username,
-            sasl_password=password,
-        )
+    def __init__(self, bootstrap: str, config: ClientConfig) -> None:
+        config = dataclasses.replace(config, client_id="barnabas-spark")
         self.cluster = Cluster(bootstrap, config)
         """For coroutines given to :meth:`run` or :meth:`start`, not for other loops."""
         self._loop = asyncio.new_event_loop()
@@ -57,21 +51,20 @@ class BlockingClient:
         self._loop.close()
 
 
-_clients: Final[dict[tuple[int, str, str | None, str | None, str], BlockingClient]] = {}
+_clients: Final[dict[tuple[int, str, ClientConfig], BlockingClient]] = {}
+_IN_CLEAR: Final = ClientConfig()
 _lock: Final = threading.Lock()
 
 
-def client_for(
-    bootstrap: str,
-    username: str | None = None,
-    password: str | None = None,
-    mechanism: str = "PLAIN",
-) -> BlockingClient:
-    """The client of this process for a cluster; a process that was forked makes its own."""
-    key = (os.getpid(), bootstrap, username, password, mechanism)
+def client_for(bootstrap: str, config: ClientConfig = _IN_CLEAR) -> BlockingClient:
+    """The client of this process for a cluster; a process that was forked makes its own.
+
+    Of ``config`` it is TLS and the login that count.
+    """
+    key = (os.getpid(), bootstrap, config)
     with _lock:
         if key not in _clients:
-            _clients[key] = BlockingClient(bootstrap, username, password, mechanism)
+            _clients[key] = BlockingClient(bootstrap, config)
         return _clients[key]
 
 

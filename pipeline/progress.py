@@ -6,6 +6,9 @@ told: whoever waits for a query calls this then. Source: docs/spec/pipeline.md Â
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from barnabas.pipeline.source.address import address_of
 from barnabas.pipeline.source.checkpoint import Checkpoint
 from barnabas.pipeline.source.offsets_json import Offsets
 
@@ -25,15 +28,14 @@ def commit_progress(
     bootstrap: str,
     group: str,
     *,
-    username: str | None = None,
-    password: str | None = None,
-    mechanism: str = "PLAIN",
+    options: Mapping[str, str] | None = None,
 ) -> Offsets:
     """Commit what a checkpoint says is done, and return it; repeating it is harmless.
 
-    Raises KafkaError, UNKNOWN_MEMBER_ID when the group has members of its own.
+    ``options`` for TLS and a login are those of the stream: ``kafka.security.protocol``, or
+    ``commandConfig``. Raises KafkaError, UNKNOWN_MEMBER_ID when the group has members of its own.
     """
     offsets = finished_offsets(checkpoint)
-    client = client_for(bootstrap, username, password, mechanism)
+    client = client_for(*address_of(bootstrap, options))
     client.run(cluster_requests.commit(client.cluster, group, offsets))
     return offsets

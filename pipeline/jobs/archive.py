@@ -88,7 +88,10 @@ def run(spark: SparkSession, config: ArchiveConfig, progress: JobProgress | None
         _stream(spark, config)
     progress.step("comparing archive, checkpoint and group")
     look = repair_archive if config.task == REPAIR else check_archive
-    found = look(config.out, config.progress_path, bootstrap=bootstrap, group=config.group)
+    found = look(
+        config.out, config.progress_path,
+        bootstrap=bootstrap, group=config.group, options=config.source.security,
+    )  # fmt: skip
     report = Report(job=NAME, findings=len(found.problems) + found.lagging)
     report.notes += found.problems
     if found.lagging:
@@ -119,7 +122,7 @@ def _stream(spark: SparkSession, config: ArchiveConfig) -> None:
         checkpoint=config.progress_path,
         bootstrap=bootstrap,
         group=config.group,
-        options={name: value for name, value in options.items() if name.startswith("kafka.s")},
+        options=config.source.security,
     )
     if config.task == FOLLOW:
         writer.start().awaitTermination()

@@ -19,20 +19,30 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.os_errors import describe_os_error
+from barnabas.client.properties_file import read_client_properties
+from barnabas.client.tls.tls_settings import TlsSettings
 from barnabas.pipeline.blocking_client import BlockingClient, client_for
 from barnabas.pipeline.cluster_requests import offsets_at, partitions_of
 from barnabas.pipeline.jobs.history.offsets_for_times import Logs
 from barnabas.pipeline.jobs.history.offsets_for_times import logs_of as logs_of_records
 from barnabas.pipeline.jobs.spark_session.persisted_frames import PersistedFrames
-from barnabas.pipeline.source.address import ClusterAddress, read_address
+from barnabas.pipeline.source.address import (
+    COMMAND_CONFIG,
+    ClusterAddress,
+    address_of,
+    read_zookeeper_tls,
+)
 from barnabas.pipeline.source.errors import BadOption
 from barnabas.pipeline.source.spark_options import SparkOptions
+from barnabas.protocol.settings import ConfigError
 
 FORMAT: Final = "barnabas"
 _COMMIT_COLUMNS: Final = (
     "group,topic,partition,offset,metadata,commit_ts,source_offset,source_timestamp"
 )
 _VARIABLE: Final = "BARNABAS_BOOTSTRAP"
+_CONFIG_VARIABLE: Final = "BARNABAS_COMMAND_CONFIG"
+_SECURITY: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.", "zookeeper.ssl.")
 _DEFAULT: Final = "localhost:9092"
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -68,9 +78,24 @@ class JobSource:
     def address(self) -> ClusterAddress:
         """Where the cluster is and who we are; raises UsageProblem."""
         try:
-            return read_address(
-                SparkOptions({"kafka.bootstrap.servers": self.bootstrap, **self.options})
-            )
+            return address_of(self.bootstrap, self.options)
+        except BadOption as problem:
+            raise UsageProblem(str(problem)) from None
+
+    @property
+    def security(self) -> Mapping[str, str]:
+        """Those of the options that say how clusters are spoken to."""
+        return {
+            name: value
+            for name, value in self.options.items()
+            if name.startswith(_SECURITY) or name == COMMAND_CONFIG
+        }
+
+    @property
+    def zookeeper_tls(self) -> TlsSettings | None:
+        """How ZooKeeper is spoken to, None in clear; raises UsageProblem."""
+        try:
+            return read_zookeeper_tls(SparkOptions(self.options))
         except BadOption as problem:
             raise UsageProblem(str(problem)) from None
 
@@ -95,14 +120,32 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="the data directory of a running `barnabas up`, which knows its brokers",
     )
+    add_command_config(parser)
     parser.add_argument(
         "--option",
         action="append",
         default=[],
         type=_pair,
         metavar="NAME=VALUE",
-        help="an option for the data source, such as kafka.sasl.jaas.config=...",
+        help="an option for the data source, such as kafka.fetch.max.wait.ms=100",
     )
+
+
+def add_command_config(parser: argparse.ArgumentParser) -> None:
+    """``--command-config``, as other commands have it."""
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="client.properties with security.protocol, sasl.* and ssl.*, at the same path on "
+        f"every machine of Spark (default: ${_CONFIG_VARIABLE})",
+    )
+
+
+def command_config_of(named: Path | None) -> dict[str, str]:
+    """As an option of the data source; none where neither was typed nor is in the environment."""
+    found = named or os.environ.get(_CONFIG_VARIABLE)
+    return {COMMAND_CONFIG: str(Path(found).absolute())} if found else {}
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,14 +171,16 @@ def add_patterns(parser: argparse.ArgumentParser) -> None:
 
 def source_of(chosen: argparse.Namespace) -> JobSource:
     """What was typed; raises UsageProblem."""
+    files = [getattr(chosen, name, "") for name in ("commits", "segments")]
+    config = {} if any(files) else command_config_of(chosen.command_config)
     found = JobSource(
-        bootstrap=bootstrap_of(chosen),
+        bootstrap=bootstrap_of(chosen, config),
         commits=getattr(chosen, "commits", ""),
         records=getattr(chosen, "records", ""),
         segments=tuple(getattr(chosen, "segments", ())),
         groups=chosen.groups,
         topics=chosen.topics,
-        options=dict(chosen.option),
+        options={**config, **dict(chosen.option)},
     )
     if found.commits and found.segments:
         raise UsageProblem("say --commits or --segments, not both")
@@ -144,12 +189,15 @@ def source_of(chosen: argparse.Namespace) -> JobSource:
     return found
 
 
-def bootstrap_of(chosen: argparse.Namespace) -> str:
-    """The addresses to ask first: as typed, of the cluster named, of the environment."""
+def bootstrap_of(chosen: argparse.Namespace, config: Mapping[str, str]) -> str:
+    """The addresses to ask first: as typed, of the cluster named, of the file, of the environment.
+
+    ``config`` names the file, if there is one. Raises UsageProblem.
+    """
     if chosen.bootstrap is not None:
         return str(chosen.bootstrap)
     if chosen.cluster is None:
-        return os.environ.get(_VARIABLE) or _DEFAULT
+        return _named_in(config) or os.environ.get(_VARIABLE) or _DEFAULT
     description = chosen.cluster / "cluster.json"
     try:
         return str(json.loads(description.read_text())["bootstrap"])
@@ -157,6 +205,15 @@ def bootstrap_of(chosen: argparse.Namespace) -> str:
         raise UsageProblem(describe_os_error(error)) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageProblem(f"{description} is no description of a cluster") from None
+
+
+def _named_in(config: Mapping[str, str]) -> str | None:
+    if COMMAND_CONFIG not in config:
+        return None
+    try:
+        return read_client_properties(Path(config[COMMAND_CONFIG])).bootstrap
+    except ConfigError as error:
+        raise UsageProblem(str(error)) from None
 
 
 def commits_of(spark: SparkSession, source: JobSource, persisted: PersistedFrames) -> DataFrame:

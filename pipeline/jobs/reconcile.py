@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -38,6 +39,8 @@ class ReconcileConfig:
     by_offset: bool = False
     ignores_timestamps: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
+    right_options: Mapping[str, str] = field(default_factory=dict)
+    """Of the right cluster alone; they win there."""
     limit: int = 1_000
 
 
@@ -50,6 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by-offset", action="store_true", help="offsets must be the same, too")
     parser.add_argument(
         "--ignore-timestamps", action="store_true", help="for a mirror that stamps anew"
+    )
+    inputs.add_command_config(parser)
+    parser.add_argument(
+        "--right-command-config",
+        type=Path,
+        metavar="FILE",
+        help="of the right cluster (default: as --command-config)",
     )
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
 
@@ -66,7 +76,8 @@ def configured(chosen: argparse.Namespace) -> ReconcileConfig:
         other_topic=chosen.other_topic,
         by_offset=chosen.by_offset,
         ignores_timestamps=chosen.ignore_timestamps,
-        options=options,
+        options={**inputs.command_config_of(chosen.command_config), **options},
+        right_options=inputs.command_config_of(chosen.right_command_config),
         limit=chosen.limit,
     )
 
@@ -78,8 +89,13 @@ def run(
     progress = progress or progress_on_stderr(NAME, quiet=True)
     progress.step(f"comparing {config.topic}")
     rows = compared(
-        _records(spark, config, config.left, config.topic),
-        _records(spark, config, config.right, config.other_topic or config.topic),
+        _records(spark, config.left, config.topic, config.options),
+        _records(
+            spark,
+            config.right,
+            config.other_topic or config.topic,
+            {**config.options, **config.right_options},
+        ),
         by_offset=config.by_offset,
         ignores_timestamps=config.ignores_timestamps,
     )
@@ -141,9 +157,11 @@ def compared(
     return joined.select("partition", status.alias("status"), "left_offset", "right_offset")
 
 
-def _records(spark: SparkSession, config: ReconcileConfig, bootstrap: str, topic: str) -> DataFrame:
-    options = {"kafka.isolation.level": "read_committed", **config.options}
-    return read_topic(spark, topic, bootstrap, columns=_COLUMNS, options=options)
+def _records(
+    spark: SparkSession, bootstrap: str, topic: str, options: Mapping[str, str]
+) -> DataFrame:
+    committed = {"kafka.isolation.level": "read_committed", **options}
+    return read_topic(spark, topic, bootstrap, columns=_COLUMNS, options=committed)
 
 
 if __name__ == "__main__":

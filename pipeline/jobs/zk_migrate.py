@@ -109,6 +109,8 @@ def _planned(spark: SparkSession, config: ZkMigrateConfig) -> DataFrame:
     asked = asked.option("zookeeper.connect", config.zookeeper)
     asked = asked.option("zookeeperConnections", str(config.connections))
     asked = asked.option("columns", ",".join(_READ))
+    for name, value in config.source.security.items():
+        asked = asked.option(name, value)
     found = asked.option("groups", config.source.groups).load()
     if config.source.topics:
         found = found.where(F.col("topic").rlike(config.source.topics))
@@ -124,7 +126,10 @@ def _planned(spark: SparkSession, config: ZkMigrateConfig) -> DataFrame:
 
 def _client_config(config: ZkMigrateConfig, client_id: str = "barnabas-spark") -> TaskClientConfig:
     return TaskClientConfig(
-        address=config.source.address, zookeeper=config.zookeeper, client_id=client_id
+        address=config.source.address,
+        zookeeper=config.zookeeper,
+        zookeeper_tls=config.source.zookeeper_tls,
+        client_id=client_id,
     )
 
 

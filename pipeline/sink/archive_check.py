@@ -5,14 +5,14 @@ Source: docs/spec/pipeline.md §2 step 5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from barnabas.pipeline import cluster_requests
 from barnabas.pipeline.blocking_client import client_for
-from barnabas.pipeline.source.address import ClusterAddress
+from barnabas.pipeline.source.address import address_of
 from barnabas.pipeline.source.checkpoint import Checkpoint
 from barnabas.pipeline.source.offsets_json import Offsets, names, read, written
 
@@ -61,11 +61,13 @@ def check_archive(
     *,
     bootstrap: str | None = None,
     group: str | None = None,
+    options: Mapping[str, str] | None = None,
     with_digests: bool = False,
 ) -> ArchiveReport:
     """Compare, and change nothing; ``with_digests`` reads every file.
 
-    Not while the stream runs: its batch under way would look like a problem.
+    ``options`` are those of the stream, where the group's cluster asks for TLS or a login. Not
+    while the stream runs: its batch under way would look like a problem.
     """
     files, kept = ArchiveFiles(path), Checkpoint(checkpoint)
     batches = files.batches()
@@ -75,7 +77,7 @@ def check_archive(
         done=kept.done(),
         archived=batches[-1] if batches else None,
         source_ends=read(newest["source_ends"]) if newest is not None else {},
-        group=_committed(bootstrap, group),
+        group=_committed(bootstrap, group, options),
         strays=files.strays(),
     )
     report.problems += _order_problems(report, batches)
@@ -88,13 +90,18 @@ def check_archive(
 
 
 def repair_archive(
-    path: str, checkpoint: str, *, bootstrap: str | None = None, group: str | None = None
+    path: str,
+    checkpoint: str,
+    *,
+    bootstrap: str | None = None,
+    group: str | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> ArchiveReport:
     """Remove strays and commit the group from the newest manifest; what was found before.
 
     Not while the stream runs. Problems are only reported: nothing here brings records back.
     """
-    report = check_archive(path, checkpoint, bootstrap=bootstrap, group=group)
+    report = check_archive(path, checkpoint, bootstrap=bootstrap, group=group, options=options)
     for stray in report.strays:
         stray.unlink(missing_ok=True)
     files = ArchiveFiles(path)
@@ -103,14 +110,16 @@ def repair_archive(
         assert group is not None, "a group lags"
         newest = files.manifest(report.archived)
         assert newest is not None, "manifests are never removed"
-        commit_manifest(ClusterAddress(bootstrap), group, newest)
+        commit_manifest(address_of(bootstrap, options), group, newest)
     return report
 
 
-def _committed(bootstrap: str | None, group: str | None) -> Offsets | None:
+def _committed(
+    bootstrap: str | None, group: str | None, options: Mapping[str, str] | None
+) -> Offsets | None:
     if bootstrap is None or group is None:
         return None
-    client = client_for(bootstrap)
+    client = client_for(*address_of(bootstrap, options))
     return client.run(cluster_requests.committed(client.cluster, group))
 
 

@@ -1,52 +1,93 @@
-"""Where the cluster is and who we say we are, out of the options.
+"""Where the cluster is and how it is spoken to, out of the options.
 
-Source: docs/spec/pipeline.md §3.1; Kafka's SaslConfigs and PlainLoginModule for the names.
+Options have the names of Spark's Kafka connector; ``commandConfig`` names a client.properties with
+the same settings, so that no password stands among the options, which Spark shows in plans.
+Source: docs/spec/pipeline.md §3.1; docs/spec/security.md §9 (S79).
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import parse_addresses
-from barnabas.protocol.scram import MECHANISMS
+from barnabas.client.properties_file import ClientProperties, client_properties, read_values
+from barnabas.client.tls.tls_settings import TlsSettings
+from barnabas.protocol.settings import ConfigError
 
 from .errors import BadOption
 from .spark_options import SparkOptions
 
-_MECHANISMS: Final = ("PLAIN", *MECHANISMS)
-_JAAS: Final = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
+COMMAND_CONFIG: Final = "commandConfig"
+SERVERS: Final = "kafka.bootstrap.servers"
+_PREFIX: Final = "kafka."
+_SECURITY: Final = ("security.", "sasl.", "ssl.")
+_ZOOKEEPER_TLS: Final = "zookeeper.ssl."
+_IN_CLEAR: Final = ClientConfig()
 
 
 class ClusterAddress(NamedTuple):
-    """What a connection needs; equal addresses share connections within a process."""
+    """What a connection needs; equal addresses share connections within a process.
+
+    Pickled to executors, password and all; its ``repr`` shows none.
+    """
 
     bootstrap: str
-    username: str | None = None
-    password: str | None = None
-    mechanism: str = "PLAIN"
+    config: ClientConfig = _IN_CLEAR
+
+
+def address_of(bootstrap: str, options: Mapping[str, str] | None = None) -> ClusterAddress:
+    """As :func:`read_address`, of options that a program has, not Spark."""
+    return read_address(SparkOptions({SERVERS: bootstrap, **(options or {})}))
 
 
 def read_address(spark_options: SparkOptions) -> ClusterAddress:
-    """Bootstrap servers, and what to log in by where it is given."""
-    bootstrap = spark_options.needed("kafka.bootstrap.servers", "127.0.0.1:9092")
+    """Bootstrap servers, and what TLS and logins need; raises BadOption."""
+    properties = _properties(spark_options)
+    bootstrap = spark_options.text(SERVERS) or properties.bootstrap
+    bootstrap = bootstrap or spark_options.needed(SERVERS, "127.0.0.1:9092")
     try:
         parse_addresses(bootstrap)
     except ValueError as error:
-        raise BadOption("kafka.bootstrap.servers", str(error)) from error
-    security = spark_options.text("kafka.security.protocol") or "PLAINTEXT"
-    if security.upper() not in ("PLAINTEXT", "SASL_PLAINTEXT"):
-        raise BadOption("kafka.security.protocol", f"{security} is not supported here")
-    mechanism = spark_options.text("kafka.sasl.mechanism") or _MECHANISMS[0]
-    if mechanism not in _MECHANISMS:
-        supported = ", ".join(_MECHANISMS)
-        raise BadOption("kafka.sasl.mechanism", f"{mechanism} is not supported here, {supported}")
-    found = {"username": spark_options.text("kafka.sasl.username")}
-    found["password"] = spark_options.text("kafka.sasl.password")
-    for name, *values in _JAAS.findall(spark_options.text("kafka.sasl.jaas.config") or ""):
-        found[name] = "".join(values)
-    if security.upper() == "PLAINTEXT":
-        return ClusterAddress(bootstrap)
-    if found["username"] is None:
-        raise BadOption("kafka.sasl.jaas.config", "is missing, SASL_PLAINTEXT needs it")
-    return ClusterAddress(bootstrap, found["username"], found["password"], mechanism)
+        raise BadOption(SERVERS, str(error)) from error
+    return ClusterAddress(bootstrap, properties.client)
+
+
+def read_zookeeper_tls(spark_options: SparkOptions) -> TlsSettings | None:
+    """How ZooKeeper is spoken to, None in clear; raises BadOption."""
+    given = {
+        _ZOOKEEPER_TLS + name: value
+        for name, value in spark_options.starting_with(_ZOOKEEPER_TLS).items()
+    }
+    return _judged({**_file_values(spark_options), **given}, "").zookeeper_tls.tls
+
+
+def _properties(spark_options: SparkOptions) -> ClientProperties:
+    """What options say wins over the file; in clear unless either asks for more."""
+    given = {
+        name: value
+        for name, value in spark_options.starting_with(_PREFIX).items()
+        if name.startswith(_SECURITY)
+    }
+    values = {"security.protocol": "PLAINTEXT", **_file_values(spark_options), **given}
+    return _judged(values, _PREFIX)
+
+
+def _file_values(spark_options: SparkOptions) -> dict[str, str]:
+    path = spark_options.text(COMMAND_CONFIG)
+    if path is None:
+        return {}
+    try:
+        return read_values(Path(path))
+    except ConfigError as error:
+        raise BadOption(COMMAND_CONFIG, str(error)) from None
+
+
+def _judged(values: Mapping[str, str], prefix: str) -> ClientProperties:
+    try:
+        return client_properties(values)
+    except ConfigError as error:
+        name, _, reason = error.problems[0].partition(": ")
+        raise BadOption(prefix + name, reason) from None

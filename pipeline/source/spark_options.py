@@ -34,6 +34,12 @@ class SparkOptions:
         value = self._options.get(name.lower())
         return value.strip() or None if value is not None else None
 
+    def starting_with(self, prefix: str) -> dict[str, str]:
+        """Those whose names begin so, without it, in lower case; the names become known."""
+        found = [name for name in self._options if name.startswith(prefix)]
+        values = {name.removeprefix(prefix): self.text(name) for name in found}
+        return {name: value for name, value in values.items() if value is not None}
+
     def needed(self, name: str, example: str) -> str:
         """The value of an option without a default."""
         value = self.text(name)

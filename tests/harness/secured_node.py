@@ -50,6 +50,8 @@ _RIGHTS: Final = (
     (ResourceType.TOPIC, TOPICS, (Operation.READ, Operation.WRITE)),
     (ResourceType.GROUP, GROUPS, (Operation.READ,)),
     (ResourceType.TRANSACTIONAL_ID, TRANSACTIONS, (Operation.WRITE,)),
+    # Where the transactional sink of Spark notes which batch was committed last.
+    (ResourceType.GROUP, TRANSACTIONS, (Operation.READ,)),
 )
 
 

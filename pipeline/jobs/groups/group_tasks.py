@@ -8,6 +8,7 @@ independent of each other, but asked for many at once. Source: docs/spec/pipelin
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -20,8 +21,9 @@ from pyspark.sql.types import StructType
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.bulk_group_admin import BulkGroupAdmin
-from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import KafkaError
+from barnabas.client.tls.contexts import ClientTls
+from barnabas.client.tls.tls_settings import TlsSettings
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.pipeline.source.address import ClusterAddress
@@ -45,6 +47,7 @@ class TaskClientConfig:
 
     address: ClusterAddress
     zookeeper: str = ""
+    zookeeper_tls: TlsSettings | None = None
     client_id: str = "barnabas-spark"
 
 
@@ -116,17 +119,17 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
 
 
 async def _open(client_config: TaskClientConfig) -> TaskClients:
-    config = ClientConfig(
+    config = dataclasses.replace(
+        client_config.address.config,
         client_id=client_config.client_id,
-        sasl_mechanism=client_config.address.mechanism,
-        sasl_username=client_config.address.username,
-        sasl_password=client_config.address.password,
         api_timeout_ms=_TIMEOUT_MS,
     )
-    zookeeper = None
+    zookeeper, settings = None, client_config.zookeeper_tls
     if client_config.zookeeper:
         zookeeper = await connect(
-            client_config.zookeeper, connection_timeout_ms=_ZOOKEEPER_TIMEOUT_MS
+            client_config.zookeeper,
+            connection_timeout_ms=_ZOOKEEPER_TIMEOUT_MS,
+            tls=None if settings is None else ClientTls(settings),
         )
     admin = Admin.of(client_config.address.bootstrap, config)
     return TaskClients(admin, BulkGroupAdmin(admin), zookeeper)

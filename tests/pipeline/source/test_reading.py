@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual, No
 
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import TopicPartition
-from barnabas.pipeline.source.address import ClusterAddress
 from barnabas.pipeline.source.broker_read import PartitionReader, bytes_wanted
 from barnabas.pipeline.source.commit_rows import CommitRows, GroupRows
 from barnabas.pipeline.source.commit_values import read_commit
@@ -252,7 +252,7 @@ def test_tasks_cover_each_range_exactly_once(
         ({"failOnDataLoss": "perhaps"}, "neither true nor false"),
         ({"maxTriggerDelay": "soon"}, "no time"),
         ({"kafka.isolation.level": "serializable"}, "none of"),
-        ({"kafka.security.protocol": "SSL"}, "not supported"),
+        ({"kafka.security.protocol": "TLS"}, "must be one of PLAINTEXT"),
         ({"kafka.bootstrap.servers": "nowhere"}, "no host:port"),
         ({"subscribePattern": "(", "subscribe": ""}, "subscribePattern"),
     ],
@@ -291,11 +291,43 @@ def test_name_and_password_come_out_of_kafkas_own_setting() -> None:
 
     found = topic_options(told, is_stream=False)
 
-    assert found.address == ClusterAddress("127.0.0.1:9092", "a", "b;c")
+    assert found.address.bootstrap == "127.0.0.1:9092"
+    assert found.address.config.credentials == ("PLAIN", "a", "b;c", {})
+    assert "b;c" not in repr(found)
     scram = topic_options({**told, "kafka.sasl.mechanism": "SCRAM-SHA-512"}, is_stream=False)
-    assert scram.address == ClusterAddress("127.0.0.1:9092", "a", "b;c", "SCRAM-SHA-512")
-    with pytest.raises(BadOption, match="GSSAPI is not supported here"):
-        topic_options({**told, "kafka.sasl.mechanism": "GSSAPI"}, is_stream=False)
+    assert scram.address.config.credentials == ("SCRAM-SHA-512", "a", "b;c", {})
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ({"kafka.sasl.mechanism": "GSSAPI"}, "GSSAPI: must be one of PLAIN"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "kafka.sasl.username: must be set"),
+        ({"kafka.sasl.username": "a"}, "PLAINTEXT: sends no password"),
+        ({"kafka.sasl.kerberos.service.name": "k"}, "is not supported here"),
+        ({"kafka.ssl.trustore.location": "/t"}, "did you mean ssl.truststore.location"),
+        ({"commandConfig": "/nowhere/client.properties"}, "option commandConfig: /nowhere"),
+    ],
+)
+def test_what_is_said_of_security_holds_or_is_refused(told: dict[str, str], problem: str) -> None:
+    with pytest.raises(BadOption, match=problem):
+        topic_options({**SERVERS, "subscribe": "t", **told}, is_stream=False)
+
+
+def test_a_file_says_it_as_well_and_options_win(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=one:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\n"
+        "sasl.username=a\nsasl.password=b\nssl.truststore.location=/t.pem\n"
+    )
+    told = {"subscribe": "t", "commandConfig": str(file), "kafka.ssl.truststore.type": "PEM"}
+
+    found = topic_options(told, is_stream=False).address
+
+    assert found.bootstrap == "one:1"
+    assert found.config.speaks_tls
+    assert found.config.ssl_truststore_type == "PEM"
+    assert found.config.credentials == ("SCRAM-SHA-256", "a", "b", {})
 
 
 def test_modes_and_columns_are_checked() -> None:
