@@ -59,6 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--undo-directory", type=Path, default=Path(), metavar="DIR",
         help="where undo files are written before a change (default: here)",
     )  # fmt: skip
+    parser.add_argument(
+        "--audit-file", type=Path, metavar="FILE",
+        help="write every change down here, as lines of JSON, before it is asked for",
+    )  # fmt: skip
     parser.add_argument("--announce-fd", type=int, help=argparse.SUPPRESS)
     """Of `barnabas up`: where the URL is written, token included, and nowhere else."""
     add_cluster_options(parser)
@@ -130,6 +134,7 @@ def _settings(chosen: argparse.Namespace) -> ConsoleSettings:
         key=chosen.tls_key,
         is_behind_proxy=chosen.behind_proxy,
         undo_directory=chosen.undo_directory,
+        audit_file=chosen.audit_file,
     )
     settings.check()
     return settings

@@ -110,13 +110,22 @@ def carry_out(chosen: argparse.Namespace, planned: Planner, command: str) -> Cha
     reason = f"{command}: {chosen.reason}" if chosen.reason else command
 
     async def work(admin: Admin) -> ChangeResult:
-        plan = await planned(admin, chosen)
-        outcome = ChangeResult(plan.without(await _held_by_transactions(admin, plan)), change_id)
+        outcome = await plan_change(admin, chosen, planned, change_id)
         if chosen.execute:
-            await _execute(admin, chosen, command, outcome)
+            await execute_plan(admin, chosen, command, outcome)
         return outcome
 
     return administer(chosen, work, client_id=tool_client_id(change_id, reason))
+
+
+async def plan_change(
+    admin: Admin, chosen: argparse.Namespace, planned: Planner, change_id: str = ""
+) -> ChangeResult:
+    """The plan and nothing more; without a ``change_id`` it is given one. Raises as carry_out."""
+    plan = await planned(admin, chosen)
+    return ChangeResult(
+        plan.without(await _held_by_transactions(admin, plan)), change_id or secrets.token_hex(6)
+    )
 
 
 async def _held_by_transactions(admin: Admin, plan: ChangePlan) -> dict[str, str]:
@@ -142,9 +151,14 @@ async def _held_by_transactions(admin: Admin, plan: ChangePlan) -> dict[str, str
     }
 
 
-async def _execute(
+async def execute_plan(
     admin: Admin, chosen: argparse.Namespace, command: str, outcome: ChangeResult
 ) -> None:
+    """Do what is planned and read it again; ``outcome`` tells what came of it.
+
+    ``chosen.undo_file`` is where the way back is written first; None for a name of its own, here.
+    Raises Failure when it cannot be written: nothing is changed then.
+    """
     needed = outcome.plan.needed
     if needed:  # on the disk before the first request: a crash in the middle can be undone
         outcome.undo_file = _prepare_undo(chosen, command, outcome.change_id, needed)

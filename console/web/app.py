@@ -24,6 +24,7 @@ from .console_settings import ConsoleSettings
 from .forms import BadForm, check_token, read_form
 from .logins import SESSION_COOKIES, Logins
 from .page import FORMATS, Page, PageFunction, View
+from .pages.actions import ACTIONS, Action
 from .pages.registry import PAGES
 from .query import BadQuery, Query
 from .render import assets
@@ -65,6 +66,10 @@ class Console:
                 Route(path + ending, self._page(path, function, ending.removeprefix(".")))
                 for ending in ("", *(f".{kind}" for kind in FORMATS))
             ]
+        routes += [
+            Route(path, self._posted(self._acting(path, action)), methods=["POST"])
+            for path, action in ACTIONS.items()
+        ]
         return routes
 
     @contextlib.asynccontextmanager
@@ -102,6 +107,25 @@ class Console:
             except BadForm as problem:
                 return self.answers.message(request, session, problem.status, str(problem))
             return await act(request, session, form)
+
+        return answer
+
+    def _acting(self, path: str, action: Action) -> Callable[..., Awaitable[Response]]:
+        """What a form of a page does: a page that says what came of it, or where that stands."""
+
+        async def answer(request: Request, session: Session, form: Mapping[str, str]) -> Response:
+            view = self._view(request, session, path)
+
+            async def act(view: View) -> Page:
+                outcome = await action(view, form)
+                if isinstance(outcome, Page):
+                    return outcome
+                return Page(title="Done", template="refused.html", next_url=outcome, status=303)
+
+            page = await guarded(act, view)
+            if page.status == 303 and page.next_url is not None:
+                return RedirectResponse(page.next_url, 303)
+            return self.answers.page(request, view, page, "", path)
 
         return answer
 

@@ -35,6 +35,8 @@ class ConsoleSettings:
     """A proxy speaks TLS to the browsers."""
     undo_directory: Path = field(default_factory=Path)
     """Where undo files are written before a change."""
+    audit_file: Path | None = None
+    """Where each change is written down before it is asked for."""
 
     @property
     def is_loopback(self) -> bool:

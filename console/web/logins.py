@@ -59,6 +59,11 @@ class Logins:
             assert self._shared is not None
             self._anybody = Sessions().begin(ANYBODY, self._shared, owns_watch=False)
 
+    def ask_anew(self) -> None:
+        """What all share is asked for anew at the next look."""
+        if self._shared is not None:
+            self._shared.expire()
+
     async def close(self) -> None:
         """End all sessions and close all connections."""
         self._sessions.end_all()

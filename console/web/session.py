@@ -41,6 +41,8 @@ class Session:
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(_ID_BYTES))
     plans: OrderedDict[str, object] = field(default_factory=OrderedDict)
     """Changes that were planned and not applied yet, the latest few."""
+    results: OrderedDict[str, object] = field(default_factory=OrderedDict)
+    """Changes that were applied, the latest few."""
 
 
 class Sessions:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -61,16 +63,24 @@ async def reader_of(
     bootstrap: str, *, config: ClientConfig = QUICK, is_in: bool = True, **settings: Any
 ) -> AsyncIterator[Reader]:
     """A console for a cluster, and somebody who has logged in, unless ``is_in`` says no."""
-    console = Console(bootstrap, config, ConsoleSettings(**settings))
+    place = tempfile.TemporaryDirectory(prefix="barnabas-undo-")
+    known = {"undo_directory": Path(place.name), **settings}
+    console = Console(bootstrap, config, ConsoleSettings(**known))
     transport = httpx.ASGITransport(console.app)
+    with place:
+        async with _opened(console, transport) as reader:
+            if is_in and console.settings.auth == "token":
+                assert (await reader.log_in()).status_code == 303
+            yield reader
+
+
+@asynccontextmanager
+async def _opened(console: Console, transport: httpx.ASGITransport) -> AsyncIterator[Reader]:
     async with (
         console.app.router.lifespan_context(console.app),
         httpx.AsyncClient(transport=transport, base_url=ORIGIN) as http,
     ):
-        reader = Reader(console, http)
-        if is_in and console.settings.auth == "token":
-            assert (await reader.log_in()).status_code == 303
-        yield reader
+        yield Reader(console, http)
 
 
 @dataclass(slots=True)

@@ -11,9 +11,17 @@ NAVIGATION: Final = (
     ("/topics", "Topics", "t"),
     ("/groups", "Groups", "r"),
     ("/coordinator", "Coordinators", "c"),
+    ("/history", "History", "h"),
 )
 """Path, label, key."""
-_BELOW: Final[Mapping[str, str]] = {"/topic": "/topics", "/group": "/groups"}
+_BELOW: Final[Mapping[str, str]] = {
+    "/topic": "/topics",
+    "/alter": "/topics",
+    "/group": "/groups",
+    "/change": "/groups",
+    "/changed": "/history",
+    "/undo": "/history",
+}
 
 
 def section_of(path: str) -> str:

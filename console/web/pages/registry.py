@@ -7,7 +7,20 @@ from typing import Final
 
 from barnabas.console.web.page import PageFunction
 
-from . import brokers, coordinator, group, groups, overview, topic, topics
+from . import (
+    alter,
+    brokers,
+    change,
+    changed,
+    coordinator,
+    group,
+    groups,
+    history,
+    overview,
+    topic,
+    topics,
+    undo,
+)
 
 PAGES: Final[Mapping[str, PageFunction]] = {
     "/overview": overview.page,
@@ -17,5 +30,10 @@ PAGES: Final[Mapping[str, PageFunction]] = {
     "/groups": groups.page,
     "/group": group.page,
     "/coordinator": coordinator.page,
+    "/history": history.page,
+    "/change": change.page,
+    "/undo": undo.page,
+    "/changed": changed.page,
+    "/alter": alter.page,
 }
 """Each answers as HTML at its path, and with the endings .json and .csv."""

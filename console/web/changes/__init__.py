@@ -1,0 +1,1 @@
+"""Changes from the browser: planned, shown, applied, verified, and taken back."""
