@@ -45,7 +45,13 @@ class Typed:
 
 
 @pytest.fixture
-def typed(node: SecuredNode, capsys: pytest.CaptureFixture[str]) -> Typed:
+def typed(
+    node: SecuredNode,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Typed:
+    monkeypatch.chdir(tmp_path)  # undo files are written where one stands
     return Typed(node, capsys)
 
 
