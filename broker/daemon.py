@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Protocol
 
 from barnabas.broker.coordination.coordinator_ports import wall_clock_ms
@@ -26,6 +26,7 @@ from .lifecycle.node_identity import NodeIdentity, create_persistent_znodes, est
 from .lifecycle.peer_compatibility import PeerRefused
 from .lifecycle.registration import AlreadyRegistered
 from .node import Node
+from .security.audit_file import AuditFile
 from .settings.dynamic_node_config import DynamicNodeConfig
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
@@ -96,7 +97,8 @@ async def run(
                 clock = lease_clock or asyncio.get_running_loop().time
                 parts = (config, identity, zookeeper, logs, *settings)
                 node = Node(*parts, files, now_ms, rng, clock, renew)
-                await _serve(node, stop, ready)
+                with _audit_file(config) as node.audit_file:
+                    await _serve(node, stop, ready)
     except FAILURES as failure:
         raise NodeFailed(str(failure)) from failure
     except BaseExceptionGroup as group:
@@ -118,6 +120,20 @@ async def _serve(node: Node, stop: asyncio.Event, ready: Ready) -> None:
             await node.close()
         for task in background:
             task.cancel()
+
+
+@contextlib.contextmanager
+def _audit_file(config: NodeConfig) -> Iterator[AuditFile | None]:
+    """Open until everything has said its last word; raises OSError."""
+    audit = config.audit
+    if audit.file is None:
+        yield None
+        return
+    opened = AuditFile(audit.file, bytes_max=audit.bytes_max, backups=audit.backups)
+    try:
+        yield opened
+    finally:
+        opened.close()
 
 
 @contextlib.asynccontextmanager

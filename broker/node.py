@@ -23,6 +23,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
 )
 
 from .authorizer.access_control import AccessControl
+from .authorizer.authorizer import AuthorizedPeer
 from .controller.auto_topic_creation import AutoTopicCreation
 from .controller.control_request_latency import timed
 from .controller.controller import Controller
@@ -61,6 +62,8 @@ from .replication.replica_fetcher_manager import ReplicaFetcherManager
 from .replication.replica_manager import ReplicaManager
 from .replication.stray_replicas import StrayReplicas
 from .runtime.latency import Latency
+from .security.audit_file import AuditFile
+from .security.audit_log import AuditLog
 from .security.node_security import NodeSecurity
 from .settings.dynamic_node_config import DynamicNodeConfig
 from .settings.node_config import NodeConfig
@@ -110,11 +113,14 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._registration: Registration | None = None
         ids = identity.node_id, identity.cluster_id
-        security = self._security = NodeSecurity(config, *ids, zookeeper, now_ms, renew)
+        self.audit_file: AuditFile | None = None
+        """Where the audit log goes; None for the node's own log."""
+        self._audit = AuditLog(now=self._loop.time, now_ms=now_ms, later=self._loop.call_later)
+        security = self._security = NodeSecurity(config, *ids, zookeeper, now_ms, renew, self._audit)
         self._dial = security.dial
         self._cluster_id_check = ClusterIdCheck(zookeeper, identity.cluster_id)
         self._metadata = MetadataCache()
-        self._limits = Limits(config.network, config.listener_quotas)
+        self._limits = Limits(config.network, config.listener_quotas, self._audit)
         self._quotas = self._build_quotas()
         self._log_dir_events = LogDirEvents(zookeeper, identity.node_id)
         self._replicas = self._build_replicas()
@@ -149,6 +155,17 @@ class Node:
             now=self._loop.time,
             now_ms=self._now_ms,
             rng=self._rng,
+            audit=self._audit_denial,
+        )
+
+    def _audit_denial(self, peer: AuthorizedPeer, operation: str, resource: str, api: str) -> None:
+        self._audit.denied(
+            listener=peer.listener,
+            host=peer.host,
+            principal=peer.principal,
+            operation=operation,
+            resource=resource,
+            api=api,
         )
 
     def _build_topic_creator(self) -> TopicCreator:
@@ -467,6 +484,7 @@ class Node:
         self._transaction_host.close()
         await self._coordinator_host.close()
         self._liveness.close()
+        self._audit.flush()
 
     async def _register(self) -> None:
         """Take the place in ZooKeeper, at the start and after a lost session."""
@@ -502,6 +520,8 @@ class Node:
             login=self._security.login,
             logins=self._security.terms.counts,
             acls=self._acls,
+            audited=self._audit.counts,
+            audit_file=self.audit_file,
         )
 
     def _duties(self) -> dict[str, Latency]:
@@ -584,6 +604,7 @@ class Node:
             fetch_sessions=self._fetch_sessions,
             quotas=self._quotas,
             acls=self._acls,
+            audit=self._audit,
         )
 
     async def _check_listeners(self, config: NodeConfig) -> None:

@@ -15,7 +15,7 @@ from .acl_cache import AclCache
 from .acl_changes import AclChanges
 from .acl_store import AclStore
 from .audit import Audit
-from .authorizer import Authorizer
+from .authorizer import Authorizer, TellDenial
 
 
 class AccessControl:
@@ -29,12 +29,14 @@ class AccessControl:
         now: Callable[[], float],
         now_ms: Callable[[], int],
         rng: random.Random,
+        audit: TellDenial | None = None,
     ) -> None:
+        """``audit`` is told of each denial, beside the logger that Kafka has."""
         self.cache = AclCache(
             super_users=settings.super_user_names, allows_unlisted=settings.allows_unlisted
         )
         self.store = AclStore(zookeeper, self.cache, rng)
-        self.authorizer = Authorizer(self.cache, Audit(now))
+        self.authorizer = Authorizer(self.cache, Audit(now), audit)
         changes = AclChanges(zookeeper, self.store, now_ms)
         self.load = changes.load
         self.run = changes.run

@@ -8,7 +8,7 @@ is configured, and ask nothing. Source: docs/spec/security.md §3 (S45, S53, S55
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
 from barnabas.protocol.acl import CLUSTER_NAME, Operation, ResourceType
@@ -45,6 +45,7 @@ class AuthorizedPeer(Protocol):
     """What was decided for it; None before the first decision. The authorizer's alone."""
     is_internal: bool
     host: str
+    listener: str
 
     @property
     def principal(self) -> str:
@@ -53,6 +54,10 @@ class AuthorizedPeer(Protocol):
     @property
     def is_node(self) -> bool:
         """Whether it is a node of this cluster, and has proved it."""
+
+
+TellDenial = Callable[[AuthorizedPeer, str, str, str], None]
+"""Peer, operation, resource and API, in Kafka's words."""
 
 
 class Decisions:
@@ -69,9 +74,11 @@ class Decisions:
 class Authorizer:
     """Decides by the entries in the cache, and tells the audit log."""
 
-    def __init__(self, cache: AclCache, audit: Audit) -> None:
+    def __init__(self, cache: AclCache, audit: Audit, tell: TellDenial | None = None) -> None:
+        """``tell`` is called for each denial of which ``audit`` has a line."""
         self.cache = cache
         self._audit = audit
+        self._tell = tell
         self.decided: dict[tuple[str, ResourceType], int] = {}
         """How many decisions were made, by result and type; those that were remembered not."""
 
@@ -171,7 +178,7 @@ class Authorizer:
         if is_allowed:
             self._remember(known, key)
         else:
-            self._audit.denied(known.who, operation, resource_type, "NONE", request, 1)
+            self._denied(peer, known.who, operation, resource_type, "NONE", request, 1)
         return is_allowed
 
     def _known(self, peer: AuthorizedPeer) -> Decisions:
@@ -205,12 +212,26 @@ class Authorizer:
             self._remember(known, (operation, kind, name))
             self._audit.allowed(known.who, operation, kind, name, request, count)
         elif is_told:
-            self._audit.denied(known.who, operation, kind, name, request, count)
+            self._denied(peer, known.who, operation, kind, name, request, count)
         else:
             self._audit.filtered(known.who, operation, kind, name, request)
         key = ("allowed" if is_allowed else "denied", kind)
         self.decided[key] = self.decided.get(key, 0) + 1
         return is_allowed
+
+    def _denied(
+        self,
+        peer: AuthorizedPeer,
+        who: Subject,
+        operation: Operation,
+        kind: ResourceType,
+        name: str,
+        request: str,
+        count: int,
+    ) -> None:
+        self._audit.denied(who, operation, kind, name, request, count)
+        if self._tell is not None:
+            self._tell(peer, operation.word, f"{kind.word}:{name}", request)
 
     def _remember(self, known: Decisions, key: Remembered) -> None:
         if self._audit.tells_all or len(key[2]) > NAME_MAX:

@@ -19,6 +19,7 @@ from barnabas.broker.markers.receiver import MarkerWriter
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.quota.quotas import Quotas
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.security.audit_log import AuditLog
 from barnabas.broker.security.credential_cache import CredentialCache
 from barnabas.broker.security.delegation_tokens import DelegationTokens
 from barnabas.broker.security.scram_credentials import ScramCredentials
@@ -37,6 +38,7 @@ from . import sasl
 from .acls import AclsHandler
 from .alter_configs import AlterConfigsHandler
 from .api_versions import ApiVersionsHandler
+from .audited_changes import audited
 from .authorization import guarded
 from .call import Handler, Peer
 from .client_quotas import ClientQuotasHandler
@@ -120,6 +122,8 @@ class HandlerDependencies:
     quotas: Quotas
     acls: AccessControl | None
     """Who may do what; None where no authorizer is configured: then everybody everything."""
+    audit: AuditLog
+    """Told of every change that somebody asks for."""
 
     @property
     def rights(self) -> GuardContext | None:
@@ -137,7 +141,7 @@ def register_handlers(
     register(sasl.handlers())
     for area in (_records, _groups, _cluster, _administration):
         for handler in area(node):
-            register(guarded(handler.handlers(), node.rights))
+            register(audited(guarded(handler.handlers(), node.rights), node.audit))
 
 
 def _records(node: HandlerDependencies) -> Iterator[ApiHandler]:

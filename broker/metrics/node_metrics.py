@@ -20,6 +20,7 @@ from barnabas.broker.net.listeners import Listeners
 from barnabas.broker.replication.isr import IsrManager
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.runtime.latency import Latency, LoopLag
+from barnabas.broker.security.audit_file import AuditFile
 from barnabas.broker.settings.metrics_settings import MetricsSettings
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.storage.log_manager import LogManager
@@ -49,7 +50,7 @@ from .node_families import (
     request_families,
 )
 from .request_meter import MeteredDispatcher, RequestMeter
-from .security_families import authentication_families
+from .security_families import audit_families, authentication_families
 from .tls_families import tls_families
 from .transaction_coordinator_families import transaction_coordinator_families
 from .transaction_families import marker_families, producer_families, verification_families
@@ -78,6 +79,10 @@ class MetricsSources:
     """Logins by listener, mechanism and result."""
     acls: AccessControl | None
     """None where no authorizer is configured."""
+    audited: Mapping[tuple[str, str], int]
+    """What the audit log was told, by event and result."""
+    audit_file: AuditFile | None
+    """None where the node's own log has it."""
 
 
 class NodeMetrics:
@@ -148,6 +153,7 @@ class NodeMetrics:
         yield from connection_families(node.listeners.throttled(), node.listeners.closed())
         yield from tls_families(node.listeners.bound())
         yield from authentication_families(node.logins)
+        yield from audit_families(node.audited, node.audit_file)
         yield from replica_families(node.replicas, node.isr_manager)
         yield from log_families(node.logs)
         yield from access_control_families(node.acls)

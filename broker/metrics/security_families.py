@@ -1,16 +1,22 @@
-"""Metrics of logins. No label names a user: whoever knocks could make any number of them.
+"""Metrics of logins and of the audit log. No label names a user: anybody could make any number.
 
-Source: docs/spec/security.md §8 (S77).
+Source: docs/spec/security.md §8 (S76, S77).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from .exposition import family
+from barnabas.broker.security.audit_file import AuditFile
+from barnabas.broker.security.sasl import EXPIRED
+
+from .exposition import family, single
+
+Logins = Mapping[tuple[str, str, str], int]
+"""By listener, mechanism and result."""
 
 
-def authentication_families(logins: Mapping[tuple[str, str, str], int]) -> Iterator[str]:
+def authentication_families(logins: Logins) -> Iterator[str]:
     """Logins by listener, mechanism (empty where none was agreed on) and result."""
     if not logins:
         return
@@ -21,5 +27,36 @@ def authentication_families(logins: Mapping[tuple[str, str, str], int]) -> Itera
         [
             ({"listener": listener, "mechanism": mechanism, "result": result}, count)
             for (listener, mechanism, result), count in sorted(logins.items())
+            if result != EXPIRED
         ],
     )
+    yield from family(
+        "barnabas_expired_connections_total",
+        "counter",
+        "Connections that were closed because their login was not repeated in time.",
+        [
+            ({"listener": listener, "mechanism": mechanism}, count)
+            for (listener, mechanism, result), count in sorted(logins.items())
+            if result == EXPIRED
+        ],
+    )
+
+
+def audit_families(audited: Mapping[tuple[str, str], int], file: AuditFile | None) -> Iterator[str]:
+    """What happened that the audit log has lines of, folded or not, and the lines that it lost."""
+    yield from family(
+        "barnabas_audit_events_total",
+        "counter",
+        "What the audit log was told, whether it left a line of its own or was folded.",
+        [
+            ({"event": event, "result": result}, count)
+            for (event, result), count in sorted(audited.items())
+        ],
+    )
+    if file is not None:
+        yield from single(
+            "barnabas_audit_lines_lost_total",
+            "counter",
+            "Lines that could not be written to audit.log.path.",
+            file.lost,
+        )

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from barnabas.broker.net.listener import Listener
+from barnabas.broker.runtime.latency import BOUNDS_S
 
-from .exposition import family
+from .exposition import family, histogram
 
 RESULTS = ("done", "failed")
 
@@ -27,6 +28,16 @@ def tls_families(listeners: Mapping[str, Listener]) -> Iterator[str]:
             ({"listener": name, "result": result}, listener.tls_handshakes[result])
             for name, listener in speaking.items()
             for result in RESULTS
+        ),
+    )
+    yield from histogram(
+        "barnabas_tls_handshake_seconds",
+        "From a peer's first byte to the end of its handshake, of those that were done.",
+        BOUNDS_S,
+        (
+            ({"listener": name}, found.buckets, found.seconds)
+            for name, listener in speaking.items()
+            for found in (listener.tls_handshake_time,)
         ),
     )
     yield from family(

@@ -71,6 +71,7 @@ class Authenticator:
             self._check_first_request(key)
         elif stage is Stage.DONE:
             if key != ApiKey.SASL_HANDSHAKE and self._sasl.has_expired():
+                self._sasl.note_expired()
                 raise CorruptRequest("its session has ended")
         elif key != ApiKey.SASL_AUTHENTICATE:
             refusal = Refused(ErrorCode.ILLEGAL_SASL_STATE, "a token was expected")

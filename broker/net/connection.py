@@ -25,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.broker.handlers.call import PendingResponse
+from barnabas.broker.security.audit_log import CERTIFICATE
 from barnabas.broker.security.cluster_secret import NODE_USER
 from barnabas.broker.security.sasl import ANONYMOUS, SaslServer, Stage
 from barnabas.broker.security.ssl_contexts import NoPrincipal
@@ -127,7 +128,7 @@ class Connection(asyncio.Protocol):
         self._framing = framing = Framing(min(limits.frame_bytes_max, sasl.receive_bytes_max))
         self._dispatch = Authenticator(sasl, framing, self._listener.dispatcher).dispatch
         sasl.on_authenticated = partial(self._authenticated, sasl, framing)
-        sasl.on_failure = self._authentication_failed
+        sasl.on_failure = partial(self._authentication_failed, sasl)
 
     @property
     def principal(self) -> str:
@@ -234,11 +235,24 @@ class Connection(asyncio.Protocol):
                 self._transport.get_extra_info("ssl_object")
             )
         except NoPrincipal as problem:
+            self._listener.limits.audit.login_failed(
+                listener=self.listener,
+                mechanism=CERTIFICATE,
+                host=self.host,
+                reason=f"{problem.reason}: {problem.detail}",
+            )
             self._listener.limits.rejection_log.connection_rejected(
                 self.host, problem.reason, problem.detail
             )
             self._transport.abort()
             return False
+        if self._principal != ANONYMOUS:
+            self._listener.limits.audit.logged_in(
+                listener=self.listener,
+                mechanism=CERTIFICATE,
+                host=self.host,
+                principal=self._principal,
+            )
         return True
 
     def data_received(self, data: bytes) -> None:
@@ -476,6 +490,12 @@ class Connection(asyncio.Protocol):
         But where its session ends every request is checked for that.
         """
         limits = self._listener.limits
+        limits.audit.logged_in(
+            listener=self.listener,
+            mechanism=sasl.mechanism,
+            host=self.host,
+            principal=sasl.principal,
+        )
         framing.allow(limits.frame_bytes_max)
         if sasl.session_expires_ms is None:
             self._dispatch = self._listener.dispatcher.dispatch
@@ -489,7 +509,10 @@ class Connection(asyncio.Protocol):
         self._requests = limits.requests
         self._requests.take(held)
 
-    def _authentication_failed(self, reason: str) -> None:
+    def _authentication_failed(self, sasl: SaslServer, reason: str) -> None:
+        self._listener.limits.audit.login_failed(
+            listener=self.listener, mechanism=sasl.mechanism, host=self.host, reason=reason
+        )
         problem = CorruptRequest(reason)
         problem.api = "authentication"
         self._listener.limits.rejection_log.request_rejected(

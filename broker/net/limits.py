@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from barnabas.broker.security.audit_log import AuditLog
+
 from .bulk_framing import ReceiveBuffers
 from .connection_quotas import ConnectionQuotas
 from .rejection_log import RejectionLog
@@ -158,7 +160,10 @@ class Limits:
     """All of it together: one for the whole node, shared by its listeners."""
 
     def __init__(
-        self, settings: NetworkSettings, listeners: Mapping[str, ListenerQuota] | None = None
+        self,
+        settings: NetworkSettings,
+        listeners: Mapping[str, ListenerQuota] | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self.frame_bytes_max = settings.socket_request_max_bytes
         self.idle_s = settings.connections_max_idle_ms / 1000
@@ -169,6 +174,7 @@ class Limits:
         self.connection_quotas = ConnectionQuotas(settings, listeners)
         self.strangers = Strangers(self.connection_quotas)
         self.rejection_log = RejectionLog()
+        self.audit = audit or AuditLog()
         self.buffers = ReceiveBuffers()
         self.small_buffer = memoryview(bytearray(SMALL_READ_BYTES))
         """Where every connection reads to while memory is scarce."""

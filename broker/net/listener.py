@@ -13,6 +13,7 @@ from collections.abc import Collection
 
 import uvloop
 
+from barnabas.broker.runtime.latency import Latency
 from barnabas.broker.security.sasl import SaslServer, SaslTerms
 from barnabas.broker.security.ssl_contexts import ListenerTls, NoPrincipal
 
@@ -58,6 +59,8 @@ class Listener:
         self.tls = tls
         self.tls_handshakes: Counter[str] = Counter()
         """By what became of them."""
+        self.tls_handshake_time = Latency()
+        """Of those that were done, from the first byte that was read to the last."""
         self._node_principals = node_principals
         self._server: asyncio.AbstractServer | None = None
         self._acceptor = None if tls is None else TlsAcceptor(self, tls)

@@ -242,6 +242,7 @@ class TlsAcceptor:
             return entrant.connection
 
         entrant.is_handed_over = True
+        began = self._loop.time()
         self._begin(entrant)
         try:
             await self._loop.connect_accepted_socket(
@@ -255,9 +256,13 @@ class TlsAcceptor:
             return "TLS handshake not ended in time"
         except OSError as error:  # ssl.SSLError is one
             entrant.detail = describe_failure(error)
+            self._listener.limits.audit.handshake_failed(
+                listener=self._listener.name, host=entrant.host, reason=entrant.detail
+            )
             return "TLS handshake failed"
         finally:
             self._under_way.pop(entrant, None)
+        self._listener.tls_handshake_time.observe(self._loop.time() - began)
         return ""
 
     def _begin(self, entrant: _Entrant) -> None:

@@ -13,6 +13,7 @@ from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.client.zookeeper.interface import ZooKeeper
 
+from .audit_log import AuditLog
 from .credential_cache import CredentialCache
 from .delegation_tokens import DelegationTokens
 from .inter_broker_client import cluster_secret, dialer, node_login
@@ -31,12 +32,13 @@ class NodeSecurity:
         zookeeper: ZooKeeper,
         now_ms: Callable[[], int],
         renew: asyncio.Event | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         """``now_ms`` is the wall clock, by which tokens hold.
 
         ``renew`` is set when the operator wants certificates read again.
         """
-        self.tls = NodeTls(config, renew)
+        self.tls = NodeTls(config, renew, audit)
         secret = cluster_secret(config, cluster_id)
         self.login = node_login(config, secret)
         """What is proved to other nodes; None without a secret, or where certificates prove."""

@@ -17,6 +17,7 @@ from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.settings.ssl_settings import SslSettings
 from barnabas.protocol.settings import ConfigError
 
+from .audit_log import AuditLog
 from .ssl_contexts import Contexts, ListenerTls, load_contexts
 
 log = logging.getLogger(__name__)
@@ -28,13 +29,19 @@ LOOK_S: Final = 60.0
 class NodeTls:
     """By listener; :meth:`run` is its life. Raises ConfigError when something cannot be read."""
 
-    def __init__(self, config: NodeConfig, renew: asyncio.Event | None = None) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        renew: asyncio.Event | None = None,
+        audit: AuditLog | None = None,
+    ) -> None:
         """``renew`` is set when the operator wants everything read again: SIGHUP."""
         self._config = config
         self._inner = config.inter_broker_listener
         self._listeners: dict[str, ListenerTls] = {}
         self._renewal = asyncio.Lock()
         self._due = renew or asyncio.Event()
+        self._audit = audit or AuditLog()
         for name in config.listener_tls:
             self.of(name)
 
@@ -86,7 +93,11 @@ class NodeTls:
                     continue
                 try:
                     current.use(await asyncio.to_thread(current.prepare, settings))
+                    self._audit.certificate_read(
+                        listener=name, not_after=current.not_after.isoformat()
+                    )
                 except ConfigError as error:
+                    self._audit.certificate_read(listener=name, problem=str(error))
                     log.error("kept the former certificate listener=%s: %s", name, error)
 
     async def run(self) -> None:

@@ -31,6 +31,8 @@ NAME_CHARACTERS_MAX: Final = 255
 REAUTHENTICATION_S_MIN: Final = 1.0
 """A login is repeated once in so long at most."""
 AFTER_LOGIN: Final = "SaslAuthenticate request received after successful authentication"
+EXPIRED: Final = "expired"
+"""Among the results of logins: a connection that was closed because its session had ended."""
 _WILDCARD: Final = "*"
 
 
@@ -110,6 +112,11 @@ class SaslServer:
         return tuple(self._terms.mechanisms)
 
     @property
+    def mechanism(self) -> str:
+        """The one that was chosen; empty before."""
+        return self._mechanism
+
+    @property
     def receive_bytes_max(self) -> int:
         """How long a frame may be while the peer is a stranger."""
         return self._terms.receive_bytes_max
@@ -118,6 +125,10 @@ class SaslServer:
         """Whether the login had to be repeated by now."""
         expires_ms = self.session_expires_ms
         return expires_ms is not None and self._now() * 1000 >= expires_ms
+
+    def note_expired(self) -> None:
+        """Count a connection that is closed since its login was not repeated in time."""
+        self._terms.counts[self._terms.listener, self._mechanism, EXPIRED] += 1
 
     def failure_delay_s(self, host: str) -> float:
         """How long the answer to a failure that just was is held back."""

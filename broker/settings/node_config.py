@@ -22,6 +22,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.transactions.config import TransactionConfig
 from barnabas.protocol.settings import ConfigError, declared, parse
 
+from .audit_settings import AuditSettings
 from .authorizer_settings import AuthorizerSettings, check_authorizer
 from .cleaner_settings import CleanerSettings
 from .delegation_token_settings import DelegationTokenSettings
@@ -80,6 +81,7 @@ SECTIONS: Final[tuple[type[Any], ...]] = (
     CoordinatorConfig,
     TransactionConfig,
     MetricsSettings,
+    AuditSettings,
     QuotaSettings,
     SslSettings,
     ZooKeeperTlsSettings,
@@ -111,6 +113,7 @@ class NodeConfig:
     coordinator: CoordinatorConfig
     transactions: TransactionConfig
     metrics: MetricsSettings
+    audit: AuditSettings
     quotas: QuotaSettings
     ssl: SslSettings
     """Of listeners that say nothing themselves: ``listener_tls`` is what holds."""
@@ -206,6 +209,7 @@ def _assembled(
         coordinator=parts[CoordinatorConfig],
         transactions=parts[TransactionConfig],
         metrics=parts[MetricsSettings],
+        audit=parts[AuditSettings],
         quotas=parts[QuotaSettings],
         ssl=parts[SslSettings],
         zookeeper_tls=parts[ZooKeeperTlsSettings],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from barnabas.broker.security.audit_log import AuditLog
 from barnabas.broker.security.node_tls import NodeTls
 from barnabas.broker.security.ssl_contexts import ListenerTls, check_replacement, load_contexts
 from barnabas.broker.settings.node_config import NodeConfig, load
@@ -217,6 +219,23 @@ async def test_what_cannot_be_renewed_is_logged_and_stays(
         await node.renew()
     assert "kept the former certificate listener=SSL" in caplog.text
     assert tls.server is before
+
+
+async def test_certificates_that_are_read_again_are_audited(place: Place) -> None:
+    """S76: what is in force now, and what was not taken."""
+    lines: list[str] = []
+    node = NodeTls(place.config(), audit=AuditLog(lines.append))
+    tls = node.of("SSL")
+    assert tls is not None
+    place.renew()
+    await node.renew()
+    place.renew("other")
+    await node.renew()
+    taken, refused = map(json.loads, lines)
+    assert (taken["event"], taken["listener"], taken["result"]) == ("certificate", "SSL", "success")
+    assert taken["not_after"] == tls.not_after.isoformat()
+    assert refused["result"] == "failure"
+    assert "the certificate is of" in refused["reason"]
 
 
 async def test_other_settings_of_a_listener_are_taken_or_refused_as_a_whole(place: Place) -> None:
