@@ -116,7 +116,9 @@ class Node:
         self.audit_file: AuditFile | None = None
         """Where the audit log goes; None for the node's own log."""
         self._audit = AuditLog(now=self._loop.time, now_ms=now_ms, later=self._loop.call_later)
-        security = self._security = NodeSecurity(config, *ids, zookeeper, now_ms, renew, self._audit)
+        security = self._security = NodeSecurity(
+            config, *ids, zookeeper, now_ms, renew, self._audit
+        )
         self._dial = security.dial
         self._cluster_id_check = ClusterIdCheck(zookeeper, identity.cluster_id)
         self._metadata = MetadataCache()

@@ -229,6 +229,17 @@ def _altered_users(asked: Any, answer: Any) -> Iterator[Part]:
         yield _part(one.error_code, user=one.user, credentials=wishes.get(one.user, []))
 
 
+def _created_token(_: Any, answer: Any) -> Iterator[Part]:
+    """Its id is no secret; its HMAC is."""
+    owner = f"{answer.principal_type}:{answer.principal_name}"
+    yield _part(answer.error_code, token=answer.token_id, owner=owner)
+
+
+def _of_some_token(_: Any, answer: Any) -> Iterator[Part]:
+    """These name a token by its secret alone."""
+    yield _part(answer.error_code)
+
+
 def _deleted_groups(_: Any, answer: Any) -> Iterator[Part]:
     return (_part(one.error_code, group=one.group_id) for one in answer.results)
 
@@ -247,6 +258,9 @@ PARTS: Final[Mapping[int, Parts]] = {
     ApiKey.ALTER_CONFIGS: _altered_settings,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _altered_settings,
     ApiKey.CREATE_PARTITIONS: _created_partitions,
+    ApiKey.CREATE_DELEGATION_TOKEN: _created_token,
+    ApiKey.RENEW_DELEGATION_TOKEN: _of_some_token,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _of_some_token,
     ApiKey.DELETE_GROUPS: _deleted_groups,
     ApiKey.ELECT_LEADERS: _elected,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassigned,

@@ -24,6 +24,8 @@ MASKED: Final = frozenset(
         "error_message",
         "session_id",
         "log_dir",
+        "total_bytes",
+        "usable_bytes",
     }
 )
 """Fields whose values are a node's own; texts are ours, codes are Kafka's."""

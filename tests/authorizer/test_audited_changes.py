@@ -18,6 +18,7 @@ from barnabas.protocol.messages import (
     alter_partition_reassignments,
     alter_user_scram_credentials,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -25,8 +26,10 @@ from barnabas.protocol.messages import (
     delete_records,
     delete_topics,
     elect_leaders,
+    expire_delegation_token,
     incremental_alter_configs,
     offset_delete,
+    renew_delegation_token,
     update_features,
 )
 from tests.authorizer.asked_apis import ASKED
@@ -288,6 +291,21 @@ CHANGES: dict[str, tuple[Any, int, list[dict[str, Any]]]] = {
         delete_groups.DeleteGroupsRequest(groups_names=["g"]),
         2,
         [{"group": "g", "code": 69}],  # it went with its last offset
+    ),
+    "a token": (
+        create_delegation_token.CreateDelegationTokenRequest(max_lifetime_ms=-1),
+        3,
+        [{"token": "", "owner": "User:root", "code": 61}],
+    ),
+    "more time for a token, which is named by its secret": (
+        renew_delegation_token.RenewDelegationTokenRequest(hmac=CANARY.encode()),
+        2,
+        [{"code": 61}],
+    ),
+    "the end of a token": (
+        expire_delegation_token.ExpireDelegationTokenRequest(hmac=CANARY.encode()),
+        2,
+        [{"code": 61}],
     ),
     "features": (
         update_features.UpdateFeaturesRequest(
