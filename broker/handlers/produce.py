@@ -213,12 +213,12 @@ class ProduceHandler:
         _check_one_producer([one for one in checked if one is not None])
 
     def _answer(self, call: Call, outcome: AppendResults) -> Answer:
+        if outcome.unverified:
+            return self._append_verified(call, outcome)
         if call.request.acks == 0:
             return self._answer_without_acks(call, outcome)
         answer = messages.ProduceResponse(responses=outcome.topics)
         if outcome.has_refusals:
-            if outcome.unverified:
-                return self._append_verified(call, outcome)
             self._fill_current_leaders(call, answer)
         if not outcome.unacknowledged:
             return answer
@@ -247,7 +247,7 @@ class ProduceHandler:
             outcome.unverified.append(
                 UnverifiedAppend(len(outcome.results), topic, wanted, prepared, found.guard)
             )
-            result = _refused(wanted.index, Refused(ErrorCode.INVALID_TXN_STATE), call.version)
+            result = messages.PartitionResult(index=wanted.index)  # replaced when that is known
             outcome.has_refusals = True
         outcome.add(result, pending)
 
@@ -378,8 +378,6 @@ class ProduceHandler:
         """
         failures = {result.error_code for result in outcome.results} - {ErrorCode.NONE}
         if failures:
-            if outcome.unverified:
-                return self._append_verified(call, outcome)
             names = ", ".join(code.name for code in ErrorCode if code in failures)
             raise CorruptRequest(f"without acks: {names}")
         return None

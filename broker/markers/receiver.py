@@ -26,8 +26,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -49,8 +48,7 @@ REMEMBERED_S: Final = 60
 """A marker that was committed when nobody waited; who sent it asks again within a second or two."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionEnd:
+class TransactionEnd(NamedTuple):
     """What a marker says of one producer's transaction."""
 
     producer_id: int
@@ -89,6 +87,8 @@ class MarkerWriter:
         self._wait_s = min(timeout_ms, ANSWER_MS) / 1000
         self._unanswered: dict[tuple[Partition, TransactionEnd], _WrittenMarker] = {}
         """Markers in the log that nobody was told of yet."""
+        self._latest: tuple[TransactionEnd | None, int, bytes] = None, 0, b""
+        """The last one, its end and its time: those of an end's other partitions are the same."""
 
     def write(
         self,
@@ -124,8 +124,7 @@ class MarkerWriter:
 
     def _append(self, partition: Partition, end: TransactionEnd) -> _WrittenMarker:
         """Raises Refused."""
-        batch = marker_batch(end, self._now_ms())
-        offset = partition.append(batch, acks=-1, is_client=False).last_offset
+        offset = partition.append(self._batch(end), acks=-1, is_client=False).last_offset
         written = _WrittenMarker()
         if offset < partition.high_watermark:
             self._committed(partition, end, offset)
@@ -144,6 +143,15 @@ class MarkerWriter:
 
         partition.when_committed(offset + 1, decided)
         return written
+
+    def _batch(self, end: TransactionEnd) -> bytearray:
+        """One to write offset and epoch into. Raises Refused."""
+        now_ms = self._now_ms()
+        former, made_ms, data = self._latest
+        if former != end or made_ms != now_ms:
+            data = bytes(marker_batch(end, now_ms))
+            self._latest = end, now_ms, data
+        return bytearray(data)
 
     def _forget(self, partition: Partition, end: TransactionEnd, written: _WrittenMarker) -> None:
         if self._unanswered.get((partition, end)) is written:

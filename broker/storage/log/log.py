@@ -269,7 +269,8 @@ class Log:
         # same offsets (KAFKA-7866).
         end = self.end_offset = last_offset + 1
         if fields[9] >= 0:
-            self._note_producer(header_at(batch), batch)
+            offsets = base_offset, last_offset, max_timestamp, leader_epoch
+            self._note_producer(BatchHeader(0, size, *offsets, fields[5], *fields[9:12]), batch)
         if position == 0:
             self._watch_time()
         if end >= self.flusher.due_at:
