@@ -265,8 +265,7 @@ class Log:
             segment.append(batch, last_offset, max_timestamp)
         except StorageError as error:
             self.disk_failed(error)
-        # At once: were the end not moved when something below fails, the next batch would get the
-        # same offsets (KAFKA-7866).
+        # At once: else the next batch has the same offsets if something below fails (KAFKA-7866).
         end = self.end_offset = last_offset + 1
         if fields[9] >= 0:
             offsets = base_offset, last_offset, max_timestamp, leader_epoch
