@@ -10,7 +10,8 @@ import json
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -53,6 +54,10 @@ class BulkTask:
     records: int = 0
     times: int = 1
     """How often a fetch reads all of it."""
+    admin: str = ""
+    """Where topics are made, if not there."""
+    client: Mapping[str, str] = field(default_factory=dict)
+    """More settings of producer and consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +71,14 @@ class BulkCost:
 
 def create(job: BulkTask) -> None:
     """A topic of one partition."""
-    admin = AdminClient({"bootstrap.servers": job.bootstrap})
+    admin = AdminClient({"bootstrap.servers": job.admin or job.bootstrap})
     for made in admin.create_topics([NewTopic(job.topic, 1, 1)]).values():
         made.result(DEADLINE_S)
 
 
 def delete(job: BulkTask) -> None:
     """Give the disk back."""
-    admin = AdminClient({"bootstrap.servers": job.bootstrap})
+    admin = AdminClient({"bootstrap.servers": job.admin or job.bootstrap})
     for gone in admin.delete_topics([job.topic]).values():
         gone.result(DEADLINE_S)
 
@@ -89,7 +94,7 @@ def produce(job: BulkTask) -> None:
             failed.append(error)
         delivered += 1
 
-    producer = Producer({"bootstrap.servers": job.bootstrap, **PRODUCER})
+    producer = Producer({"bootstrap.servers": job.bootstrap, **PRODUCER, **job.client})
     values = [os.urandom(job.size) for _ in range(PAYLOADS)]
     send = producer.produce
     for number in range(job.records):
@@ -107,7 +112,7 @@ def produce(job: BulkTask) -> None:
 
 def fetch(job: BulkTask) -> None:
     """Everything in order from the beginning, as often as asked, or WentWrong."""
-    consumer = Consumer({"bootstrap.servers": job.bootstrap, **CONSUMER})
+    consumer = Consumer({"bootstrap.servers": job.bootstrap, **CONSUMER, **job.client})
     try:
         for _ in range(job.times):
             consumer.assign([TopicPartition(job.topic, 0, 0)])

@@ -11,15 +11,16 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
 import uvloop
 
 from barnabas.console.development.ports import LOOPBACK
 from benchmarks import frames
+from benchmarks.login_link import Security, connect
 from benchmarks.server_process import cpu_seconds
 
 RING = 16
@@ -48,6 +49,8 @@ class LoadWindow:
     seconds: float
     topic: str = "load"
     partitions: int = RING
+    security: Mapping[str, str] = field(default_factory=dict)
+    """Fields of :class:`~benchmarks.login_link.Security`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +145,13 @@ def exchanges(job: LoadWindow, connection: int) -> list[frames.Exchange]:
 
 async def run(job: LoadWindow) -> WindowResult:
     """Drive one system for a window and count what came back inside it."""
-    loop = asyncio.get_running_loop()
+    security = Security(**job.security)
     lanes = [
         PipelinedConnection(exchanges(job, number), job.in_flight)
         for number in range(job.connections)
     ]
     for lane, port in zip(lanes, job.ports, strict=False):
-        await loop.create_connection(lambda lane=lane: lane, LOOPBACK, port)  # type: ignore[misc]
+        await connect(lambda lane=lane: lane, port, security)  # type: ignore[misc]
     await asyncio.sleep(RAMP_S)
     answers, wall, cpu = _counted(lanes), time.monotonic(), _cpu_seconds(job)
     await asyncio.sleep(job.seconds)

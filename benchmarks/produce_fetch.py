@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -62,11 +62,30 @@ class BulkClient:
     def __exit__(self, *exc_info: object) -> None:
         self._process.communicate()
 
-    def round(self, server: ServerProcess, size: int, megabytes: int) -> dict[str, BulkCost]:
-        """Fill a fresh topic and read it; raises ServerFailed when anything is amiss."""
+    def round(
+        self,
+        server: ServerProcess,
+        size: int,
+        megabytes: int,
+        bootstrap: str = "",
+        settings: Mapping[str, str] | None = None,
+    ) -> dict[str, BulkCost]:
+        """Fill a fresh topic and read it; raises ServerFailed when anything is amiss.
+
+        ``bootstrap`` and ``settings`` are of the client, where it has others than the server's.
+        """
         self._topics += 1
         topic, records = f"bulk-{self._topics}", megabytes * 1_000_000 // size
-        job = BulkTask("", server.bootstrap, server.pid, topic, size, records)
+        job = BulkTask(
+            "",
+            bootstrap or server.bootstrap,
+            server.pid,
+            topic,
+            size,
+            records,
+            admin=server.bootstrap,
+            client=settings or {},
+        )
         self._order(server, job, "create")
         found = {
             "produce": self._order(server, job, "produce"),

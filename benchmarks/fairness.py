@@ -1,0 +1,217 @@
+"""What a client that floods leaves to others, without quotas and with them.
+
+    python -m benchmarks.fairness [--kinds produce fetch ...] [--rounds 5] [--json FILE]
+
+Others commit offsets in a closed loop. In each round they are counted alone, beside a flood that
+nothing bounds, and beside the same flood under quotas of its client id; a ratio is the median of
+the rounds. The flood is a process of its own that asks as fast as its connections are read, and
+heeds no throttle time. Ends with 1 when quotas leave others less than ``--least``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.quotas import alter_quotas
+from benchmarks import overload
+from benchmarks.barnabas_node import ROOT
+from benchmarks.commit import zookeeper_address
+from benchmarks.generator import LoadWindow, WindowResult
+from benchmarks.generator_process import GeneratorProcess
+from benchmarks.overload import System
+from benchmarks.overload_frames import CLIENT_ID
+from benchmarks.overload_load import OverloadTask
+from benchmarks.report import machine
+from benchmarks.server_process import ServerFailed, pin
+
+QUOTAS: Final = {
+    "request_percentage": 4.0,
+    "producer_byte_rate": 500_000.0,
+    "consumer_byte_rate": 500_000.0,
+}
+"""Of the client id that floods; what is left of a core is what its frames cost to read."""
+FLOODS: Final = {
+    "produce": (16, 8),
+    "fetch": (16, 8),
+    "metadata": (16, 16),
+    "commit": (16, 64),
+}
+"""Connections, and requests in flight on each."""
+OTHERS: Final = 8
+"""Connections with one commit in flight each."""
+SETTLE_S: Final = 4.0
+"""From the start of a flood until others are counted: ten seconds' worth of a quota may come at
+once, and a flood begins with it."""
+LEAST: Final = 0.9
+
+
+@dataclass(slots=True)
+class Fairness:
+    """Commits of others a second in each round."""
+
+    kind: str
+    alone: list[float] = field(default_factory=list)
+    unbounded: list[float] = field(default_factory=list)
+    bounded: list[float] = field(default_factory=list)
+
+    def left(self, beside: Sequence[float]) -> float:
+        """The median of what is left of the rate alone."""
+        return median(some / all_of_it for some, all_of_it in zip(beside, self.alone, strict=True))
+
+
+class Others(GeneratorProcess):
+    """Clients with good manners."""
+
+    def __init__(self, system: System, cores: set[int] | None) -> None:
+        super().__init__("benchmarks.generator", cores)
+        self._system = system
+
+    def commits_a_second(self, seconds: float) -> float:
+        """By the clock, in one window; raises ServerFailed at the first wrong answer."""
+        system = self._system
+        ports = list(system.coordinators[:OTHERS])
+        pids = [node.pid for node in system.nodes]
+        job = LoadWindow(ports, pids, "commit", OTHERS, 1, seconds, overload.TOPIC)
+        found = WindowResult(**self.order({"do": "run", "job": asdict(job)}))
+        if found.wrong or not found.answers:
+            raise ServerFailed(found.wrong or "others were not answered at all")
+        return found.answers / found.wall_seconds
+
+
+@contextmanager
+def flood(system: System, kind: str, seconds: float, cores: set[int] | None) -> Iterator[None]:
+    """A process that floods, for as long as this lasts and ``seconds`` at most."""
+    connections, in_flight = FLOODS[kind]
+    ports = system.leaders if kind in ("produce", "fetch") else system.coordinators
+    job = OverloadTask(
+        kind, list(ports), connections, in_flight, seconds, 0.0, overload.TOPIC, overload.PARTITIONS
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.overload_load"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        if cores:
+            pin(child.pid, cores)
+        assert child.stdin is not None
+        child.stdin.write(json.dumps(asdict(job)) + "\n")
+        child.stdin.flush()
+        time.sleep(SETTLE_S)
+        yield
+        if child.poll() is not None:
+            raise ServerFailed("the flood ended before it was over")
+    finally:
+        child.kill()
+        child.communicate()
+
+
+async def _set_quotas(bootstrap: str, quotas: Mapping[str, float]) -> None:
+    async with Admin.of([bootstrap]) as admin:
+        removed = [] if quotas else list(QUOTAS)
+        await alter_quotas(admin.cluster, {"client-id": CLIENT_ID}, quotas, removed)
+
+
+def one_round(
+    found: Fairness, system: System, others: Others, seconds: float, cores: set[int] | None
+) -> None:
+    """Alone, beside a flood, beside a flood under quotas."""
+    bootstrap = system.nodes[0].bootstrap
+    found.alone.append(others.commits_a_second(seconds))
+    with flood(system, found.kind, SETTLE_S + 10 * seconds, cores):
+        found.unbounded.append(others.commits_a_second(seconds))
+    asyncio.run(_set_quotas(bootstrap, QUOTAS))
+    with flood(system, found.kind, SETTLE_S + 10 * seconds, cores):
+        found.bounded.append(others.commits_a_second(seconds))
+    asyncio.run(_set_quotas(bootstrap, {}))
+
+
+def measure(
+    system: System,
+    kinds: Sequence[str],
+    rounds: int,
+    seconds: float,
+    cores: set[int] | None = None,
+) -> list[Fairness]:
+    """Every kind in every round."""
+    found = [Fairness(kind) for kind in kinds]
+    with Others(system, cores) as others:
+        others.commits_a_second(seconds)
+        for number in range(rounds):
+            for one in found:
+                one_round(one, system, others, seconds, cores)
+            print(f"round {number + 1} of {rounds} done", file=sys.stderr)
+    return found
+
+
+def table(found: Sequence[Fairness]) -> str:
+    """Markdown, one row a kind of flood."""
+    lines = ["| flood | others alone, k/s | left without quotas | left with quotas |"]
+    lines.append("| --- | --- | --- | --- |")
+    lines += [
+        f"| {one.kind} | {median(one.alone) / 1e3:.2f} | {one.left(one.unbounded):.2f} "
+        f"| {one.left(one.bounded):.2f} |"
+        for one in found
+    ]
+    return "\n".join(lines)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kinds", nargs="+", choices=FLOODS, default=list(FLOODS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of one window")
+    parser.add_argument("--least", type=float, default=LEAST, help="what quotas have to leave")
+    parser.add_argument("--zookeeper", help="HOST:PORT of one that runs already")
+    parser.add_argument("--no-pin", action="store_true", help="let the scheduler choose cores")
+    parser.add_argument("--json", type=Path, help="write every round to this file")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure what the command line names and print the table."""
+    options = arguments()
+    are_pinned = not options.no_pin and (os.cpu_count() or 1) >= 2
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))
+        address = stack.enter_context(zookeeper_address(options.zookeeper, directory / "zookeeper"))
+        system = stack.enter_context(overload.barnabas(1, directory, address, {}))
+        system.prepare()
+        overload.load(system, "produce", 0.5, 0.0)
+        if are_pinned:
+            pin(system.nodes[0].pid, {0})
+        found = measure(
+            system, options.kinds, options.rounds, options.seconds, {1} if are_pinned else None
+        )
+    print(f"machine: {machine()}")
+    print(f"quotas: {QUOTAS}; {options.rounds} rounds of {options.seconds:g} s")
+    print(table(found))
+    if options.json:
+        document: dict[str, Any] = {"machine": machine(), "kinds": [asdict(one) for one in found]}
+        options.json.write_text(json.dumps(document, indent=2))
+    if any(one.left(one.bounded) < options.least for one in found):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
