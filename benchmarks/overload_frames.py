@@ -24,6 +24,7 @@ VALUE = b"v" * 1000
 RECORDS = 4
 API_VERSIONS_REQUEST = request_frame(API_VERSIONS, 0, 0, CLIENT_ID, b"")
 _CODE = struct.Struct(">h").unpack_from
+_EMPTY_FETCH_BYTES = 16
 
 CodeOf = Callable[[bytes], int]
 
@@ -48,7 +49,9 @@ def produced_code(answer: bytes) -> int:
 
 
 def fetched_code(answer: bytes) -> int:
-    """Of the only partition."""
+    """Of the only partition; an answer of a client over its quota is empty, and no error."""
+    if len(answer) == _EMPTY_FETCH_BYTES:
+        return int(ErrorCode.NONE)
     (name_bytes,) = _CODE(answer, 16)
     return int(_CODE(answer, 18 + name_bytes + 8)[0])
 

@@ -6,8 +6,7 @@ asyncio's own server makes the protocol at once and tells it nothing of a handsh
 never ends one would stand outside of every quota. So a connection is counted here, its first bytes
 wait in the kernel, and a Connection is made when the handshake is done.
 
-A handshake costs 1 to 2 ms on the loop. It is the rate that is bounded, not how many are under way:
-a few peers that stall would hold every place. Source: docs/spec/security.md §1 (S14, S18, S19).
+handshake_turns.py has when it is its turn. Source: docs/spec/security.md §1 (S14, S18, S19).
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from barnabas.broker.security.ssl_contexts import ListenerTls
 from barnabas.client.tls.contexts import describe_failure
 
 from .connection import Connection
+from .handshake_turns import SPACING_S, HandshakeTurns
 from .limits import AUTHENTICATION_S
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ log = logging.getLogger(__name__)
 
 HANDSHAKES_PER_S: Final = 200
 """Where no ``max.connection.creation.rate`` is set: a third of a core."""
-SPACING_S: Final = 0.002
-"""Between two handshakes, whatever the rate: beacons and leases have their turn in between."""
 UNDER_WAY_MAX: Final = 500
 """Of handshakes of one listener; one that has begun costs 20 to 250 KiB until it ends.
 
@@ -49,21 +47,6 @@ BACKLOG: Final = 1024
 _RECORD_HEADER_BYTES: Final = 5
 _HANDSHAKE_RECORD: Final = b"\x16\x03"
 _ONLY_THIS_ONE: Final = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EINTR})
-
-
-class HandshakePace:
-    """Spreads the beginnings of handshakes; the caller tells the time."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    def turn_s(self, per_s: int, now: float, wait_s_max: float) -> float | None:
-        """How long until the next one may begin, which is counted; None when that is too long."""
-        begins = max(now, self._next)
-        if begins - now > wait_s_max:
-            return None
-        self._next = begins + max(1 / per_s, SPACING_S)
-        return begins - now
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +80,7 @@ class TlsAcceptor:
         self._listener = listener
         self._tls = tls
         self._loop = listener.loop
-        self._pace = HandshakePace()
+        self._turns = HandshakeTurns(self._loop, self._rate)
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: dict[_Entrant, None] = {}
@@ -206,31 +189,26 @@ class TlsAcceptor:
     async def _enter(self, entrant: _Entrant, wait_s: float) -> None:
         """From a socket to a Connection."""
         ends = entrant.accepted_at + AUTHENTICATION_S
-        problem = await self._await_turn(entrant.link, ends, wait_s)
+        problem = await self._await_turn(entrant, ends, wait_s)
         problem = problem or await self._shake_hands(entrant, ends)
         self._listener.tls_handshakes["failed" if problem else "done"] += 1
         if problem:
             self._reject(entrant.host, problem, entrant.detail)
 
-    async def _await_turn(self, link: socket.socket, ends: float, wait_s: float) -> str:
+    async def _await_turn(self, entrant: _Entrant, ends: float, wait_s: float) -> str:
         """Why no handshake is begun; nothing when it may begin."""
         try:
             async with asyncio.timeout_at(ends):
                 await asyncio.sleep(wait_s)
-                return await self._hello(link) or await self._turn(ends)
+                problem = await self._hello(entrant.link)
+                if problem or await self._turns.wait(entrant.host, self._left_s(ends)):
+                    return problem
+                return "too many TLS handshakes a second"
         except TimeoutError:
             return "no TLS handshake in time"
         except OSError as error:
             log.debug("left before its TLS handshake: %r", error)
             return "left before its TLS handshake"
-
-    async def _turn(self, ends: float) -> str:
-        left_s = self._left_s(ends)
-        pause_s = self._pace.turn_s(self._rate(), self._loop.time(), left_s)
-        if pause_s is None:
-            return "too many TLS handshakes a second"
-        await asyncio.sleep(pause_s)
-        return ""
 
     async def _shake_hands(self, entrant: _Entrant, ends: float) -> str:
         """Why it failed, and then the loop has closed the socket; nothing when it is done."""

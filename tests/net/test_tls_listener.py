@@ -16,7 +16,6 @@ from barnabas.broker.handlers.call import Call
 from barnabas.broker.net import connection_timeouts, tls_acceptor
 from barnabas.broker.net.connection_quotas import ConnectionQuotas
 from barnabas.broker.net.limits import STALL_S
-from barnabas.broker.net.tls_acceptor import SPACING_S, HandshakePace
 from barnabas.broker.quota.ip_connection_rates import IpConnectionRates
 from barnabas.broker.quota.rate import Windows
 from barnabas.broker.security.ssl_contexts import ListenerTls
@@ -559,20 +558,6 @@ async def test_large_requests_come_whole(start: Start, world: World) -> None:
         for number in range(2 * len(sent)):
             assert (await client.receive())[0] == number
     assert seen == sent
-
-
-def test_handshakes_are_spread_and_none_is_begun_that_would_come_too_late() -> None:
-    """S18: no two within 2 ms, whatever the rate; a place that nobody can wait for is not taken."""
-    pace = HandshakePace()
-    assert [pace.turn_s(100, 5.0, 10.0) for _ in range(3)] == pytest.approx([0.0, 0.01, 0.02])
-    pace = HandshakePace()
-    assert [pace.turn_s(10**9, 5.0, 10.0) for _ in range(3)] == pytest.approx(
-        [0.0, SPACING_S, 2 * SPACING_S]
-    )
-    pace = HandshakePace()
-    turns = [pace.turn_s(1, 5.0, 2.0) for _ in range(5)]
-    assert turns == [0.0, 1.0, 2.0, None, None]
-    assert pace.turn_s(1, 8.0, 2.0) == 0.0
 
 
 @pytest.mark.parametrize(
