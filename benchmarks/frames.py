@@ -44,7 +44,9 @@ def is_same(given: bytes, expected: bytes | bytearray, unordered: int) -> bool:
     )
 
 
-def commit(group: str, topic: str, partition: int, offset: int) -> Exchange:
+def commit(
+    group: str, topic: str, partition: int, offset: int, client_id: str = CLIENT_ID
+) -> Exchange:
     """Commit one offset as a client without a group membership does."""
     committed = struct.pack(">iqi", partition, offset, -1) + b"\x01\x00"  # metadata "", no tags
     body = (
@@ -60,7 +62,7 @@ def commit(group: str, topic: str, partition: int, offset: int) -> Exchange:
     )
     accepted = struct.pack(">ih", partition, NO_ERROR) + b"\x00"
     answer = struct.pack(">i", 0) + b"\x02" + compact(topic) + b"\x02" + accepted + b"\x00\x00"
-    return Exchange(flexible(OFFSET_COMMIT, 8, body), _flexible_answer(answer))
+    return Exchange(flexible(OFFSET_COMMIT, 8, body, client_id), _flexible_answer(answer))
 
 
 def bulk_commit(group: str, topic: str, partitions: int, offset: int) -> Exchange:
@@ -189,14 +191,15 @@ def _string(data: bytes, at: int) -> tuple[str, int]:
     return data[start : start + size].decode(), start + size
 
 
-def plain(key: int, version: int, body: bytes) -> bytes:
+def plain(key: int, version: int, body: bytes, client_id: str = CLIENT_ID) -> bytes:
     """A request frame with correlation id 0, in encoding that is not flexible."""
-    return _framed(struct.pack(">hhi", key, version, 0) + text(CLIENT_ID) + body)
+    return _framed(struct.pack(">hhi", key, version, 0) + text(client_id) + body)
 
 
-def flexible(key: int, version: int, body: bytes) -> bytes:
+def flexible(key: int, version: int, body: bytes, client_id: str = CLIENT_ID) -> bytes:
     """A request frame with correlation id 0, in flexible encoding."""
-    return plain(key, version, b"\x00" + body)  # header v2: a tag section follows the client id
+    # header v2: a tag section follows the client id
+    return plain(key, version, b"\x00" + body, client_id)
 
 
 def _flexible_answer(body: bytes) -> bytes:

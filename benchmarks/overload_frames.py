@@ -109,7 +109,10 @@ def asked(kind: str, number: int, topic: str, partitions: int) -> tuple[list[byt
     group, partition = f"load-{number % 64:02}", number % partitions
     indexes = range(partitions)
     if kind == "commit":
-        made = [frames.commit(group, topic, index, 1_000 + index).request for index in indexes]
+        made = [
+            frames.commit(group, topic, index, 1_000 + index, CLIENT_ID).request
+            for index in indexes
+        ]
         return made, commit_code
     if kind in ("offset fetch", "connections"):
         made = [frames.fetch(group, topic, index, 1_000 + index).request for index in indexes]
