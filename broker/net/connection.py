@@ -48,7 +48,7 @@ from .limits import (
     WRITE_BUFFER_MAX,
     MemoryPool,
 )
-from .small_reads import SmallReceiver
+from .small_reads import SmallReceiver, StrangerReceiver
 
 if TYPE_CHECKING:
     from .listener import Listener
@@ -503,11 +503,16 @@ class Connection(asyncio.Protocol):
         held = self._charged + sum(
             one.held for one in self._waiting if type(one) is PendingResponse
         )
+        was_stranger = self._requests is not limits.requests
         self._requests.leave(self)
         self._requests.give(held)
         self._is_queued = False
         self._requests = limits.requests
         self._requests.take(held)
+        # Not when it logs in once more: then it may be receiving in bulk.
+        if was_stranger and self._transport.get_extra_info("socket") is not None:
+            self.read_by(self)
+            self.read_less()
 
     def _authentication_failed(self, sasl: SaslServer, reason: str) -> None:
         self._listener.limits.audit.login_failed(
@@ -540,11 +545,18 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def read_less(self) -> None:
-        """Read little at once if memory is scarce, unless there is a buffer already (counted)."""
+        """Read little at once if memory is scarce, unless there is a buffer already (counted).
+
+        Of a stranger in any case.
+        """
         framing, limits = self._framing, self._listener.limits
-        if not limits.requests.is_scarce or self._is_closing:
+        is_stranger = self.sasl is not None and not self.sasl.is_proved
+        if not (limits.requests.is_scarce or is_stranger) or self._is_closing:
             return
         if self._transport.get_extra_info("socket") is None:
+            return
+        if is_stranger:
+            self.read_by(StrangerReceiver(self, limits))
             return
         if isinstance(framing, BulkFraming):
             if framing.held:

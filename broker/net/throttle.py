@@ -11,6 +11,7 @@ not is slowed down by TCP (KIP-219). Routes are wrapped while there is a quota a
 
 from __future__ import annotations
 
+import copy
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator
@@ -179,10 +180,15 @@ class RequestThrottling:
 
 
 def _tell(answer: Any, throttle_ms: int) -> Any:
-    """Have the answer say how long its client should wait: the longest of all reasons."""
-    if hasattr(answer, "throttle_time_ms"):
-        answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
-    return answer
+    """An answer that says how long its client should wait: the longest of all reasons."""
+    if not hasattr(answer, "throttle_time_ms"):
+        return answer
+    # A copy: handlers give one answer to many, as that of a commit which succeeded, and what is
+    # written into it would be told to all others from then on
+    # (test_what_one_client_is_told_to_wait_is_told_to_nobody_else).
+    told = copy.copy(answer)
+    told.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
+    return told
 
 
 def _is_exempt(call: Call, answer: Any) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from barnabas.broker.handlers import sasl as sasl_handlers
 from barnabas.broker.handlers.call import Call
 from barnabas.broker.net.dispatch import Dispatcher
-from barnabas.broker.net.limits import Limits
+from barnabas.broker.net.limits import TINY_BYTES, Limits, MemoryPool
 from barnabas.broker.net.listener import Listener
 from barnabas.broker.net.strangers import STRANGERS_BYTES_MAX
 from barnabas.broker.settings.node_config import NetworkSettings
@@ -23,6 +23,7 @@ from tests.net.client import RawClient, until
 from tests.net.test_rights import SECRET, authenticated
 
 LIST = (list_groups.ListGroupsRequest(), 2)
+POOL_BYTES = 64 << 10
 TOKEN_BYTES_MAX = 512 << 10
 """What sasl.server.max.receive.size is by default."""
 
@@ -98,6 +99,26 @@ async def test_s75_frames_of_strangers_are_held_apart_from_those_of_others(
     assert asking.limits.requests.used == 0
     assert pool.bytes_max == STRANGERS_BYTES_MAX
     await client.close()
+    await until(lambda: pool.used == 0)
+
+
+async def test_s75_half_tokens_of_many_strangers_take_no_more_than_their_pool_and_a_little_each(
+    asking: Asking,
+) -> None:
+    """What a read brings counts: 256 KiB of each of five thousand would be a gigabyte."""
+    asking.limits.stranger_requests = tuple(MemoryPool(POOL_BYTES) for _ in range(2))
+    asking.limits.connection_quotas.reconfigure(NetworkSettings(), {})
+    clients = [await asking.connect() for _ in range(40)]
+    for client in clients:
+        client.writer.write(struct.pack(">i", TOKEN_BYTES_MAX) + bytes(50_000))
+    pool = asking.limits.stranger_requests[False]
+    await until(lambda: pool.is_spent)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    connections = asking.listener.connections
+    assert sum(one._framing.held for one in connections) <= pool.bytes_max + 40 * 2 * TINY_BYTES
+    for client in clients:
+        await client.close()
     await until(lambda: pool.used == 0)
 
 

@@ -233,6 +233,22 @@ async def test_s60_the_time_of_handlers_counts_and_throttles_one_window_at_most(
     assert (await client.ask(*LIST)).throttle_time_ms == 1000
 
 
+async def test_what_one_client_is_told_to_wait_is_told_to_nobody_else(
+    throttled: Throttled,
+) -> None:
+    """Handlers give one answer to many, as that of a commit which succeeded."""
+    shared = describe_groups.DescribeGroupsResponse(throttle_time_ms=TOLD_MS, groups=[])
+    throttled.node.dispatcher.register({ApiKey.DESCRIBE_GROUPS: lambda call: shared})
+    asked = describe_groups.DescribeGroupsRequest(groups=["g"]), 1
+    throttled.bind(**{REQUEST_PERCENTAGE: 1})
+    flood = await throttled.node.connect()
+    throttled.spent[:] = [0.0, 30.0]
+    assert (await flood.ask(*asked)).throttle_time_ms == 1000
+    throttled.bind()
+    other = await throttled.node.connect()
+    assert (await other.ask(*asked)).throttle_time_ms == TOLD_MS
+
+
 async def test_s60_of_a_handler_that_waits_only_its_steps_count(throttled: Throttled) -> None:
     go_on = asyncio.Event()
 
