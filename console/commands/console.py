@@ -63,6 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--audit-file", type=Path, metavar="FILE",
         help="write every change down here, as lines of JSON, before it is asked for",
     )  # fmt: skip
+    parser.add_argument(
+        "--mask", type=Path, metavar="FILE",
+        help="what nobody is shown of the records of some topics, in TOML",
+    )  # fmt: skip
     parser.add_argument("--announce-fd", type=int, help=argparse.SUPPRESS)
     """Of `barnabas up`: where the URL is written, token included, and nowhere else."""
     add_cluster_options(parser)
@@ -122,6 +126,7 @@ def _check_connection(bootstrap: str, config: ClientConfig, settings: ConsoleSet
 
 def _settings(chosen: argparse.Namespace) -> ConsoleSettings:
     from barnabas.console.web.console_settings import ConsoleSettings
+    from barnabas.console.web.records.masking import Masks, read_masks
 
     host, port = listen_address(chosen.listen)
     settings = ConsoleSettings(
@@ -135,6 +140,7 @@ def _settings(chosen: argparse.Namespace) -> ConsoleSettings:
         is_behind_proxy=chosen.behind_proxy,
         undo_directory=chosen.undo_directory,
         audit_file=chosen.audit_file,
+        masks=Masks() if chosen.mask is None else read_masks(chosen.mask),
     )
     settings.check()
     return settings

@@ -21,6 +21,7 @@ from barnabas.console.command_line.failure import Failure
 
 from .answers import FRAGMENT, Answers, safe_back
 from .console_settings import ConsoleSettings
+from .downloads import VALUE_PATH, value_download
 from .forms import BadForm, check_token, read_form
 from .logins import SESSION_COOKIES, Logins
 from .page import FORMATS, Page, PageFunction, View
@@ -60,6 +61,7 @@ class Console:
             Route("/logout", self._posted(self._log_out), methods=["POST"]),
             Route("/preferences", self._posted(self._set_preferences), methods=["POST"]),
             Route("/static/{name}", _static),
+            Route(VALUE_PATH, self._download),
         ]
         for path, function in PAGES.items():
             routes += [
@@ -109,6 +111,12 @@ class Console:
             return await act(request, session, form)
 
         return answer
+
+    async def _download(self, request: Request) -> Response:
+        session = await self.logins.session_of(request)
+        if session is None:
+            return self._to_login(request, "bytes")
+        return await value_download(self._view(request, session, VALUE_PATH))
 
     def _acting(self, path: str, action: Action) -> Callable[..., Awaitable[Response]]:
         """What a form of a page does: a page that says what came of it, or where that stands."""

@@ -12,6 +12,8 @@ from typing import Final, Literal
 
 from barnabas.console.command_line.failure import Misuse
 
+from .records.masking import Masks
+
 AuthMode = Literal["token", "sasl", "none"]
 
 PORT: Final = 9080
@@ -37,6 +39,8 @@ class ConsoleSettings:
     """Where undo files are written before a change."""
     audit_file: Path | None = None
     """Where each change is written down before it is asked for."""
+    masks: Masks = field(default_factory=Masks)
+    """What nobody is shown of records."""
 
     @property
     def is_loopback(self) -> bool:

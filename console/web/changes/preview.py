@@ -15,6 +15,8 @@ from barnabas.client.cluster import Cluster, TopicPartition
 from barnabas.client.consumer.single_fetch import entries, fetch_request_of, partition_result_of
 from barnabas.client.errors import KafkaError
 from barnabas.console.groups.plan import OffsetChange, offset_of
+from barnabas.console.web.records.decoding import decode
+from barnabas.console.web.records.masking import Mask, Masks
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.record import Record
@@ -46,14 +48,16 @@ class Glance:
 
 
 async def previews(
-    cluster: Cluster, changes: Sequence[OffsetChange], *, shows_keys: bool = True
+    cluster: Cluster, changes: Sequence[OffsetChange], masks: Masks
 ) -> dict[TopicPartition, tuple[Glance | None, Glance | None]]:
     """The first and the last record that a change reads again, or skips; None where none is found.
 
-    ``shows_keys`` is False for who may not see them.
+    A key that a mask hides is hidden here, too.
     """
     wanted = [change for change in changes if _range(change) is not None][:PARTITIONS_MOST]
-    found = await asyncio.gather(*(_ends(cluster, change, shows_keys) for change in wanted))
+    found = await asyncio.gather(
+        *(_ends(cluster, change, masks.of(change.topic_partition.topic)) for change in wanted)
+    )
     return dict(zip((change.topic_partition for change in wanted), found, strict=True))
 
 
@@ -66,7 +70,7 @@ def _range(change: OffsetChange) -> tuple[int, int] | None:
 
 
 async def _ends(
-    cluster: Cluster, change: OffsetChange, shows_keys: bool
+    cluster: Cluster, change: OffsetChange, mask: Mask | None
 ) -> tuple[Glance | None, Glance | None]:
     bounds = _range(change)
     assert bounds is not None
@@ -77,8 +81,8 @@ async def _ends(
     except (KafkaError, CorruptRecords, OSError):
         return None, None
     return (
-        _glance(first[0], shows_keys) if first else None,
-        _glance(last[-1], shows_keys) if last else None,
+        _glance(first[0], mask) if first else None,
+        _glance(last[-1], mask) if last else None,
     )
 
 
@@ -100,9 +104,13 @@ def _is_control(entry: Entry) -> bool:
     return entry.magic == _MAGIC_WITH_CONTROL and batch.is_control(entry.data)
 
 
-def _glance(record: Record, shows_keys: bool) -> Glance:
-    key = None
-    if record.key is not None and shows_keys:
-        key = bytes(record.key[: KEY_CHARACTERS * 4]).decode("utf-8", "replace")[:KEY_CHARACTERS]
+def _glance(record: Record, mask: Mask | None) -> Glance:
+    found = decode(record.key)
+    key = (found if mask is None else mask.field("key", found)).text
     size = len(record.key or b"") + len(record.value or b"")
-    return Glance(record.offset, record.timestamp if record.timestamp >= 0 else None, key, size)
+    return Glance(
+        record.offset,
+        record.timestamp if record.timestamp >= 0 else None,
+        key and key[:KEY_CHARACTERS],
+        size,
+    )

@@ -53,7 +53,7 @@ async def shown_plan(view: View, plan: GroupPlan) -> dict[str, Any]:
     """A plan for the reader; it is kept so that the form beneath it can have it done."""
     result = plan.result.plan
     needed = result.needed
-    found = await previews(view.watch.admin.cluster, needed)
+    found = await previews(view.watch.admin.cluster, needed, view.settings.masks)
     is_possible = bool(needed) and not result.refusals and not view.settings.is_read_only
     if is_possible:
         keep(view.session, plan)

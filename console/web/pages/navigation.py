@@ -17,6 +17,8 @@ NAVIGATION: Final = (
 _BELOW: Final[Mapping[str, str]] = {
     "/topic": "/topics",
     "/alter": "/topics",
+    "/records": "/topics",
+    "/record": "/topics",
     "/group": "/groups",
     "/change": "/groups",
     "/changed": "/history",

@@ -35,6 +35,8 @@ PARAMETERS: Final = {
     "/change": "?group={group}&way=to-latest&topics={topic}",
     "/undo": "?change={change}",
     "/changed": "?change={change}",
+    "/records": "?topic={topic}",
+    "/record": "?topic={topic}&partition=0&offset=0",
     "/alter": "?topic={topic}&setting=retention.ms&value=1000",
 }
 OF_THE_SESSION: Final = ("/changed",)

@@ -1,0 +1,1 @@
+"""Records of topics: read within bounds, decoded, masked, filtered."""
