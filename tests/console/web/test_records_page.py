@@ -39,7 +39,8 @@ async def filled(cluster: Deployment, topic: str) -> str:
             await producer.send(
                 topic, json.dumps({"number": number, "card": f"4111-{number:04}"}).encode(),
                 key=f"key {number}".encode(), partition=number % PARTITIONS,
-                timestamp_ms=TIME_MS + number * 1000, headers=[("type", (b"even", b"odd")[number % 2])],
+                timestamp_ms=TIME_MS + number * 1000,
+                headers=[("type", (b"even", b"odd")[number % 2])],
             )  # fmt: skip
     return topic
 
