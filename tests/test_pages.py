@@ -25,7 +25,8 @@ README = ROOT / "README.md"
 CONSUMERS = "/consumers"
 TRIED_BY_OTHER_TESTS = {
     ("README.md", "make demo"): "tests/console/development/test_cluster.py; the tests themselves",
-    ("README.md", "pip install"): "tests/plugin/test_installation.py; `up` in tests/console",
+    ("README.md", ".venv/bin/barnabas up --demo"): "tests/console/development/test_cluster.py",
+    ("README.md", "python3 -m venv"): "tests/plugin/test_installation.py; `up` in tests/console",
     ("README.md", "barnabas broker"): "tests/broker: nodes that run until a signal",
     ("README.md", "from barnabas.pipeline"): "tests/pipeline/test_pipeline_page.py",
     ("docs/contributing.md", "make"): "the tests themselves",

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import select
 import signal
 import sys
@@ -24,7 +25,10 @@ from barnabas.client.admin.descriptions import NewTopic
 from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.number_arguments import PORT_MAX, whole_number
 from barnabas.console.command_line.output import note
+from barnabas.console.development.child_process import ChildProcess
 from barnabas.console.development.cluster import Cluster, Progress
+from barnabas.console.development.fetch_jars import provide_jars
+from barnabas.console.development.node import child_environment
 from barnabas.console.development.snippets import snippets
 from barnabas.console.development.web_console import web_console
 from barnabas.protocol.errors import ErrorCode
@@ -36,6 +40,12 @@ _BROKERS_MAX: Final = 100
 _PORT: Final = 9092
 _MISUSED: Final = 2
 _LOOK_S: Final = 0.5
+_DEMO_STEPS: Final = """\
+# orders come in; kitchen keeps up, shipping is too slow, billing is stuck (seen after 15 seconds)
+barnabas groups lag kitchen
+barnabas groups lag shipping
+barnabas groups lag billing
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +84,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of every node, as in a server.properties file; may be repeated",
     )
+    parser.add_argument(
+        "--demo",
+        action="store_true",
+        help="send records, with a group that keeps up, a slow one and a stuck one",
+    )
+    parser.add_argument(
+        "--offline", action="store_true", help="fail rather than fetch ZooKeeper's jars"
+    )
     parser.add_argument("--json", action="store_true", help="print cluster.json once it is up")
     parser.add_argument("--no-console", action="store_true", help="start no web console")
 
@@ -82,20 +100,33 @@ def run(chosen: argparse.Namespace) -> int:
     """Start, say where it is, wait for a signal, stop; 1 when every node died meanwhile."""
     try:
         settings = from_assignments(chosen.settings)
-        cluster = Cluster(chosen.brokers, chosen.data, chosen.port, settings=settings)
+        cluster = Cluster(
+            chosen.brokers,
+            chosen.data,
+            chosen.port,
+            settings=settings,
+            with_metrics="metrics.listener" not in settings,
+        )
         warnings = cluster.check_settings()
     except ConfigError as error:
         note(f"barnabas: {error.listing()}")
         return _MISUSED
     for warning in warnings:
         note(warning)
+    if "ZK_EXTERNAL" not in os.environ:
+        provide_jars(
+            may_fetch=not chosen.offline
+        )  # said on lines of their own, before the line that grows
+    traffic: ChildProcess | None = None
     with _signals_interrupt():
         try:
             started = time.monotonic()
             with _progress_line(chosen.brokers) as report_ready:
                 cluster.start(report_ready)
                 asyncio.run(_create(cluster.bootstrap, chosen.topic))
-            _announce(cluster, time.monotonic() - started, is_json=chosen.json)
+            if chosen.demo:
+                traffic = start_demo_traffic(cluster)
+            _announce(cluster, time.monotonic() - started, chosen)
             with web_console(cluster, chosen.port, is_wanted=not chosen.no_console) as look:
                 _watch(cluster, look)
             return 1
@@ -103,6 +134,8 @@ def run(chosen: argparse.Namespace) -> int:
             return 0
         finally:
             _ignore_signals()
+            if traffic is not None:
+                traffic.stop()
             cluster.stop()
 
 
@@ -125,16 +158,27 @@ async def _create(bootstrap: str, topics: list[NewTopic]) -> None:
                     raise
 
 
-def _announce(cluster: Cluster, took_s: float, *, is_json: bool) -> None:
-    if is_json:
+def start_demo_traffic(cluster: Cluster) -> ChildProcess:
+    """The records and groups of ``--demo``, in a process that ends with ours."""
+    module = "barnabas.console.development.demo_traffic"
+    argv = [sys.executable, "-P", "-m", module, cluster.bootstrap]
+    return ChildProcess(argv, cluster.directory / "demo.log", environment=child_environment())
+
+
+def _announce(cluster: Cluster, took_s: float, chosen: argparse.Namespace) -> None:
+    if chosen.json:
         print(json.dumps(cluster.description(), indent=2), flush=True)
         return
     count = len(cluster.nodes)
     print(f"Barnabas is up: {count} node{'s' * (count > 1)} in {took_s:.1f} s. Ctrl-C ends it.\n")
     print(f"  bootstrap   {cluster.bootstrap}")
     print(f"  zookeeper   {cluster.zookeeper}")
+    if metrics := [node.metrics for node in cluster.nodes if node.metrics]:
+        print(f"  metrics     http://{metrics[0]}/metrics  (and /status, /readyz; of node 1)")
     print(f"  files       {cluster.directory}  (cluster.json names every process)\n")
-    print(snippets(cluster.bootstrap), flush=True)
+    print("# in other terminals, so that every command finds this cluster")
+    print(f"export BARNABAS_BOOTSTRAP={cluster.bootstrap}\n")
+    print(_DEMO_STEPS if chosen.demo else snippets(cluster.bootstrap), flush=True)
 
 
 def _watch(cluster: Cluster, look: Callable[[], None]) -> None:

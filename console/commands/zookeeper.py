@@ -15,7 +15,8 @@ from typing import Final, NoReturn
 from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.number_arguments import whole_number
 from barnabas.console.development.embedded_zookeeper import make_directory
-from barnabas.console.development.java import find_jars, find_java, java_environment, java_text
+from barnabas.console.development.fetch_jars import provide_jars
+from barnabas.console.development.java import find_java, java_environment, java_text
 from barnabas.console.development.zookeeper_command import java_command, log_flag
 from barnabas.console.development.zookeeper_security import ZooKeeperSecurity
 from barnabas.console.security.znode_commands import add_znode_commands, run_znode_command
@@ -145,7 +146,7 @@ def _become_zookeeper(chosen: argparse.Namespace) -> NoReturn:
     if servers and chosen.id not in servers:
         raise Misuse(f"--id {chosen.id} is none of --servers {chosen.servers}")
     security = _security(chosen)
-    java, jars = find_java(), find_jars(with_log=True, with_netty=security.needs_netty)
+    java, jars = find_java(), provide_jars(with_log=True, with_netty=security.needs_netty)
     data: Path = chosen.data.absolute()
     make_directory(data)
     if chosen.id is not None:

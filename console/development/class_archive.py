@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from .java import java_version
+
 _OLDEST_JAVA: Final = 13
-_VERSION: Final = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
 
 
 class ClassArchive:
@@ -71,11 +71,10 @@ def _cache() -> Path:
 
 def _can_make(java: Path) -> bool:
     """This Java knows the flag, brings the archive ours is built upon, and we may write."""
-    home = java.parents[1]
+    home, version = java.parents[1], java_version(java)
     try:
-        version = _VERSION.search((home / "release").read_text())
         _cache().mkdir(parents=True, exist_ok=True)
     except OSError:
         return False
-    is_new = version is not None and int(version[1]) >= _OLDEST_JAVA
+    is_new = version is not None and version >= _OLDEST_JAVA
     return is_new and (home / "lib/server/classes.jsa").exists() and os.access(_cache(), os.W_OK)

@@ -29,6 +29,7 @@ from .embedded_zookeeper import (
     zookeeper_server,
 )
 from .node import NodeProcess
+from .port_holder import port_holder
 from .ports import LOOPBACK, free_ports, is_free
 from .readiness_probe import wait_until_complete
 from .temporary_directory import TemporaryDirectory
@@ -85,9 +86,10 @@ class Cluster(ClusterOperations):
 
     ``data`` None keeps everything in a temporary directory that the stop removes. ``port`` 0 takes
     free ports, any other number is the first node's, the following ones come next. ``settings``
-    are given to every node, over DEVELOPMENT_SETTINGS and the number of copies. Blocking, and
-    usable beside a running event loop. Start it in the main thread: processes and temporary files
-    then go when this process ends, however it does.
+    are given to every node, over DEVELOPMENT_SETTINGS and the number of copies. ``with_metrics``
+    opens a port for metrics and status on each node. Blocking, and usable beside a running event
+    loop. Start it in the main thread: processes and temporary files then go when this process
+    ends, however it does.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Cluster(ClusterOperations):
         port: int = 0,
         *,
         settings: Mapping[str, str] | None = None,
+        with_metrics: bool = False,
     ) -> None:
         assert brokers > 0, "a cluster has nodes"
         self.nodes: Sequence[NodeProcess] = ()
@@ -109,6 +112,7 @@ class Cluster(ClusterOperations):
         self._temporary: TemporaryDirectory | None = None
         self._port = port
         self._settings = {**DEVELOPMENT_SETTINGS, **copies(brokers), **(settings or {})}
+        self._with_metrics = with_metrics
         self._zookeeper: ZooKeeperServer | None = None
         self._chroot = ""
         self._is_described = False
@@ -255,6 +259,9 @@ class Cluster(ClusterOperations):
             NodeProcess(index + 1, port, self.directory / f"node-{index + 1}", death_signal)
             for index, port in enumerate(ports)
         ]
+        if self._with_metrics:
+            for node, port in zip(self.nodes, free_ports(self._brokers), strict=True):
+                node.metrics = f"{LOOPBACK}:{port}"
 
     def _ports(self) -> list[int]:
         if self._port == 0:
@@ -264,7 +271,9 @@ class Cluster(ClusterOperations):
             raise PortTaken(f"port {ports[-1]} does not exist; --port 0 takes free ones")
         for port in ports:
             if not is_free(port):
-                raise PortTaken(f"port {port} is in use; --port 0 takes free ones")
+                holder = port_holder(port)
+                by = f" by {holder}" if holder else ""
+                raise PortTaken(f"port {port} is in use{by}; --port 0 takes free ones")
         return ports
 
     def _start(self, report_ready: Progress) -> None:
@@ -295,6 +304,7 @@ class Cluster(ClusterOperations):
             "log.dirs": str(node.directory / "data"),
             "zookeeper.connect": self.zookeeper,
             "cluster.secret": self.secret,
+            **({"metrics.listener": node.metrics} if node.metrics else {}),
             **self._settings,
         }
 
@@ -321,6 +331,7 @@ class Cluster(ClusterOperations):
                 "pid": node.pid,
                 "id": node.id,
                 "address": node.address,
+                **({"metrics": node.metrics} if node.metrics else {}),
                 "properties": str(node.properties),
                 "log": str(node.log),
             }

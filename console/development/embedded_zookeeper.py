@@ -1,4 +1,4 @@
-"""A real ZooKeeper for development: one child process, made of Java and the jars in pyspark.
+"""A real ZooKeeper for development: one child process, made of Java and a few jars.
 
 Source: docs/spec/pipeline.md §6.1 (every number and flag there was measured).
 """
@@ -22,7 +22,9 @@ from barnabas.console.command_line.failure import Failure
 
 from .child_process import ChildProcess
 from .class_archive import ClassArchive
-from .java import MissingPart, find_jars, find_java, java_environment, java_text
+from .fetch_jars import provide_jars
+from .java import find_java, java_environment, java_text
+from .missing_part import MissingPart
 from .ports import LOOPBACK, free_ports
 from .temporary_directory import TemporaryDirectory
 from .zookeeper_command import java_command, log_flag
@@ -247,7 +249,7 @@ class EmbeddedZooKeeper:
         configuration = directory / "zoo.cfg"
         configuration.write_text(self._configuration(), encoding="utf-8")
         java = find_java(self._java)
-        jars = find_jars(self._jars, with_log=with_log, with_netty=self._security.needs_netty)
+        jars = provide_jars(self._jars, with_log=with_log, with_netty=self._security.needs_netty)
         flags = [*_FLAGS, *self._security.flags(), f"-XX:ErrorFile={directory / 'java-error.log'}"]
         if self._is_temporary:
             flags.append("-Dzookeeper.forceSync=no")

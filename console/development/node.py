@@ -47,6 +47,8 @@ class NodeProcess:
         self.id = node_id
         self.port = port
         self.directory = directory
+        self.metrics = ""
+        """Where its metrics and status are, as host:port; empty: nowhere."""
         self._death_signal = death_signal
         self._child: ChildProcess | None = None
         self._start_pipe: int | None = None
@@ -100,7 +102,7 @@ class NodeProcess:
         ]
         try:
             self._child = ChildProcess(
-                argv, self.log, (start_pipe, ready), _environment(), self._death_signal
+                argv, self.log, (start_pipe, ready), child_environment(), self._death_signal
             )
         finally:
             os.close(start_pipe)
@@ -192,7 +194,7 @@ class NodeProcess:
         )
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Ours, with the path this package came from, and without settings meant for other nodes.
 
     A node reads its settings and names its files in UTF-8, whatever the terminal speaks.

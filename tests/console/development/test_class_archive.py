@@ -8,7 +8,8 @@ import pytest
 
 from barnabas.console.development.class_archive import ClassArchive
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper, four_letter_word
-from barnabas.console.development.java import find_jars, find_java
+from barnabas.console.development.java import find_java
+from barnabas.console.development.zookeeper_jars import find_jars
 
 
 @pytest.fixture

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -230,7 +232,9 @@ def test_a_port_in_use_is_refused_before_anything_starts() -> None:
         taken.bind((LOOPBACK, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(PortTaken, match=f"port {port} is in use"):
+        with pytest.raises(
+            PortTaken, match=rf"port {port} is in use by .*\(process {os.getpid()}\)"
+        ):
             Cluster(1, port=port).start()
 
 
@@ -263,6 +267,36 @@ def test_up_starts_announces_and_leaves_nothing_after_ctrl_c() -> None:
     for process in told["processes"]:
         await_process_end(process["pid"])
     assert not Path(told["processes"][1]["properties"]).exists()
+
+
+def test_up_demo_shows_a_group_that_keeps_up_a_slow_one_and_a_stuck_one(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "barnabas.console", "up", "-n", "1", "--port", "0", "--demo"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as up:
+        assert up.stdout is not None
+        told = ""
+        while "barnabas groups lag billing" not in told:
+            line = up.stdout.readline()
+            assert line, "it ended before it was up"
+            told += line
+        (bootstrap,) = re.findall(r"^export BARNABAS_BOOTSTRAP=(\S+)$", told, re.MULTILINE)
+        (metrics,) = re.findall(r"(http://127\.0\.0\.1:\d+/metrics)", told)
+        with urllib.request.urlopen(metrics, timeout=60) as answer:
+            assert b"barnabas_partitions" in answer.read()
+        eventually(lambda: _verdicts("billing", bootstrap) == {"ERR"}, what="billing is stuck")
+        eventually(lambda: _verdicts("shipping", bootstrap) == {"WARN"}, what="shipping is slow")
+        assert _verdicts("kitchen", bootstrap) == {"OK"}
+        up.send_signal(signal.SIGINT)
+        assert up.wait(120) == 0
+
+
+def _verdicts(group: str, bootstrap: str) -> set[str]:
+    words = (sys.executable, "-m", "barnabas.console", "groups", "lag", group, "--json")
+    done = subprocess.run(
+        [*words, "--bootstrap", bootstrap], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    return {row["verdict"] for row in json.loads(done.stdout)} if done.stdout else set()
 
 
 def test_the_demonstration_tells_a_true_story(capsys: pytest.CaptureFixture[str]) -> None:

