@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _LOCK: Final = Path(__file__).with_name("jars.lock")
 MEGABYTE: Final = 1_000_000
@@ -84,15 +84,19 @@ def jars_lock() -> JarsLock:
     """What the file beside this module says."""
     text = _LOCK.read_bytes()
     content = tomllib.loads(text.decode())
-    jars = [
-        LockedJar(
-            *jar["name"].split(":"),
-            sha256=jar["sha256"],
-            size=jar["bytes"],
-            licence=jar["licence"],
-            part=jar.get("part", ""),
-        )
-        for jar in content["jar"]
-    ]
+    jars = [_jar(entry) for entry in content["jar"]]
     digest = hashlib.sha256("".join(jar.sha256 for jar in jars).encode()).hexdigest()[:16]
     return JarsLock(jars, content["pyspark"], content["pyspark_bytes"], digest)
+
+
+def _jar(entry: Mapping[str, Any]) -> LockedJar:
+    group, artifact, version = entry["name"].split(":")
+    return LockedJar(
+        group=group,
+        artifact=artifact,
+        version=version,
+        sha256=entry["sha256"],
+        size=entry["bytes"],
+        licence=entry["licence"],
+        part=entry.get("part", ""),
+    )
