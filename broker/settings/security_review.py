@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.client.zookeeper.zookeeper_login_settings import AUTH_SCHEME, JAAS_PREVIOUS, SET_ACL
 from barnabas.client.zookeeper.zookeeper_tls_settings import ENABLE, ZooKeeperTlsSettings
@@ -21,11 +21,13 @@ from .endpoints import Endpoint, is_loopback, parse_protocol_map
 from .listener_settings import PREFIX, of_listener
 from .metrics_settings import MetricsSettings
 from .name_validation import unsupported_setting
-from .node_config import NodeConfig
 from .node_settings import NetworkSettings
 from .sasl_settings import NODES_MECHANISM, PLAIN
 from .ssl_settings import CLIENT_AUTH, TLS_PROTOCOLS
 from .unsupported_settings import Treatment
+
+if TYPE_CHECKING:
+    from .node_config import NodeConfig
 
 PROTOCOL_MAP: Final = "listener.security.protocol.map"
 SECRET: Final = "cluster.secret"  # noqa: S105 - the name of it

@@ -46,6 +46,8 @@ class KazooLogins:
         self._identity = identity
         self._tell = tell
         self._next = 0
+        self._refusals = 0
+        """In a row."""
         self._said_at: float | None = None
         self._is_logging_in = False
         self._is_held_back = False
@@ -79,7 +81,7 @@ class KazooLogins:
             raise kazoo_errors.ConnectionDropped(self.problem) from error
         finally:
             self._is_logging_in = False
-        self.problem, self._said_at = "", None
+        self.problem, self._said_at, self._refusals = "", None, 0
         if self._is_held_back:
             self._is_held_back = False
             self._tell(KazooState.CONNECTED)
@@ -92,10 +94,14 @@ class KazooLogins:
 
     def _refused(self, server: str, error: Exception) -> None:
         self._next += 1
+        self._refusals += 1
         self.problem = (
             f"ZooKeeper at {server} refuses the login of {self._identity.names} "
             f"({type(error).__name__}); its JAAS section Server and ours must agree"
         )
+        if self._refusals < len(self._identity.sasl):
+            log.info("zookeeper refused one login server=%s; trying the other", server)
+            return
         now = time.monotonic()
         if self._said_at is None or now - self._said_at >= SAY_AGAIN_S:
             self._said_at = now

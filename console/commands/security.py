@@ -1,6 +1,6 @@
-"""``barnabas security check FILE``: what a node's settings leave open, with the line to change.
+"""``barnabas security``: what a node's settings leave open, and a secured cluster from nothing.
 
-It reads what the node would read, the file and the KAFKA_ variables, and talks to nobody.
+``check`` reads what the node would read, the file and the KAFKA_ variables, and talks to nobody.
 Source: docs/spec/security.md §9.
 """
 
@@ -28,6 +28,12 @@ from barnabas.console.command_line.command_parser import add_command
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.input_files import text_of
 from barnabas.console.command_line.output import note, print_json
+from barnabas.console.security.init_commands import (
+    add_init_commands,
+    run_init,
+    run_renew,
+    run_users,
+)
 from barnabas.protocol.settings import ConfigError
 
 
@@ -51,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a setting that wins over the file; may be repeated",
     )
     check.add_argument("--json", action="store_true", help="print JSON for programs")
+    add_init_commands(commands)
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -126,4 +133,9 @@ def _places(path: Path | None, text: str) -> dict[str, str]:
     return lines | variables(os.environ)
 
 
-_COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {"check": _check}
+_COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
+    "check": _check,
+    "init": run_init,
+    "users": run_users,
+    "renew": run_renew,
+}

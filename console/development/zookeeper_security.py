@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from barnabas.client.zookeeper.identity import ZooKeeperLogin
+from barnabas.client.zookeeper.zookeeper_login_settings import DIGEST_MODULE
 from barnabas.console.command_line.failure import Misuse
 
 from .java import java_text
@@ -18,7 +19,6 @@ from .java import java_text
 ClientAuth = Literal["none", "want", "need"]
 _SASL_PROVIDER: Final = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
 _TLS_FACTORY: Final = "org.apache.zookeeper.server.NettyServerCnxnFactory"
-_SERVER_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,13 @@ class ZooKeeperSecurity:
 def server_jaas(*logins: ZooKeeperLogin) -> str:
     """The file that lets these in; passwords stand there in clear, since DIGEST-MD5 needs them."""
     users = " ".join(f'user_{login.user}="{_quoted(login.password)}"' for login in logins)
-    return f"Server {{\n  {_SERVER_MODULE} required {users};\n}};\n"
+    return f"Server {{\n  {DIGEST_MODULE} required {users};\n}};\n"
+
+
+def client_jaas(login: ZooKeeperLogin) -> str:
+    """The same login as nodes have it in ``zookeeper.jaas.config``."""
+    given = f'username="{login.user}" password="{_quoted(login.password)}"'
+    return f"{DIGEST_MODULE} required {given};"
 
 
 def _quoted(text: str) -> str:

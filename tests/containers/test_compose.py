@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from barnabas.broker.settings.node_config import load
 from barnabas.broker.settings.properties import from_environment
 from barnabas.console.development.ports import free_ports
+from tests.containers.compose import REPOSITORY, Compose, services
 from tests.harness.consumer_groups import ConsumerGroup
 from tests.harness.fixtures import LIBRARIES
-from tests.harness.needs import skip_without
 from tests.harness.records import numbered
 
-REPOSITORY = Path(__file__).parents[2]
 FILE = REPOSITORY / "docker-compose.yml"
 NODES = [f"{role}-{number}" for role in ("broker", "coordinator") for number in (1, 2, 3)]
 
 
-def services() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = yaml.safe_load(FILE.read_text())["services"]
-    return found
-
-
 def test_the_compose_file_has_zookeeper_three_brokers_and_three_coordinators() -> None:
-    assert sorted(services()) == sorted(["zookeeper", *NODES])
+    assert sorted(services(FILE)) == sorted(["zookeeper", *NODES])
 
 
 @pytest.mark.parametrize("name", NODES)
 def test_the_settings_in_the_compose_file_are_ones_a_node_takes(name: str) -> None:
-    service = services()[name]
+    service = services(FILE)[name]
     values = {key: str(value) for key, value in service["environment"].items()}
     port = f"${{BARNABAS_PORT_{name.upper().replace('-', '_')}"
     advertised = values.pop("KAFKA_ADVERTISED_LISTENERS")
@@ -46,7 +35,7 @@ def test_the_settings_in_the_compose_file_are_ones_a_node_takes(name: str) -> No
 
 
 def test_the_compose_file_publishes_on_the_loopback_only_and_never_zookeeper() -> None:
-    for name, service in services().items():
+    for name, service in services(FILE).items():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
         assert name != "zookeeper" or "ports" not in service
 
@@ -54,29 +43,17 @@ def test_the_compose_file_publishes_on_the_loopback_only_and_never_zookeeper() -
 @pytest.fixture
 def compose(image: str) -> Iterator[list[int]]:
     """The whole file, up and healthy on free ports; removed with its volumes at the end."""
-    if subprocess.run(
-        ["docker", "compose", "version"], capture_output=True, check=False
-    ).returncode:
-        skip_without(
-            "no docker compose", "apt-get install docker-compose-v2, or Docker's own packages"
-        )
     ports = free_ports(len(NODES))
     moved = {
         f"BARNABAS_PORT_{name.upper().replace('-', '_')}": str(port)
         for name, port in zip(NODES, ports, strict=True)
     }
-    environment = os.environ | moved | {"BARNABAS_IMAGE": image}
-    project = ["docker", "compose", "--project-name", f"barnabas-{os.getpid()}", "-f", str(FILE)]
+    project = Compose(FILE, moved | {"BARNABAS_IMAGE": image})
     try:
-        words = [*project, "up", "--detach", "--wait", "--no-build"]
-        started = subprocess.run(
-            words, env=environment, capture_output=True, text=True, check=False
-        )
-        assert started.returncode == 0, started.stdout + started.stderr
+        project.run("up", "--detach", "--wait", "--no-build")
         yield ports
     finally:
-        down = [*project, "down", "--volumes", "--timeout", "20"]
-        subprocess.run(down, env=environment, capture_output=True, check=True)
+        project.down()
 
 
 def test_a_group_reads_and_commits_in_the_cluster_of_the_compose_file(

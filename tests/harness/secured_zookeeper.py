@@ -16,10 +16,15 @@ NODES: Final = ZooKeeperIdentity((LOGIN,), secures=True)
 MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 
-def jaas_file(directory: Path, *logins: ZooKeeperLogin) -> Path:
-    """Lets these logins in; skips where the library for them is missing."""
+def require_sasl() -> None:
+    """Skip where the library for logins is missing."""
     if not is_sasl_installed():
         skip_without("no pure-sasl", "pip install pure-sasl")
+
+
+def jaas_file(directory: Path, *logins: ZooKeeperLogin) -> Path:
+    """Lets these logins in; skips where the library for them is missing."""
+    require_sasl()
     path = directory / "jaas.conf"
     path.touch(mode=0o600)
     path.write_text(server_jaas(*logins or (LOGIN,)))

@@ -115,14 +115,20 @@ class IdempotentProducer(Activity):
 class PatientCommitter(Activity):
     """Commits growing offsets of one group through librdkafka, whoever coordinates it."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, **settings: Any) -> None:
+        """``settings`` with an underscore for each dot, as librdkafka has them."""
         super().__init__()
         self.acknowledged = self.sent = -1
         self.worst_s = 0.0
         """The longest time between two acknowledged commits."""
         self._topic = topic
         self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2}
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "log_level": 2,
+                **{name.replace("_", "."): text for name, text in settings.items()},
+            }
         )
 
     def repeat(self) -> None:

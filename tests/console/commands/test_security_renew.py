@@ -1,0 +1,89 @@
+"""``barnabas security init`` and ``renew``: what is typed wrong, and other certificates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.broker.security.certificates import Certificate, read_certificate
+from barnabas.client.tls.key_stores import read_key_store
+from barnabas.client.tls.tls_settings import TlsSettings
+from barnabas.console.__main__ import main
+from barnabas.console.security.authority import hosts_of
+
+
+def made(directory: Path, *words: str) -> Path:
+    """A folder for two nodes on two hosts."""
+    hosts = ("--host", "k1.example.org", "--host", "10.0.0.2", "--name", "localhost")
+    assert main(["security", "init", str(directory), *hosts, *words]) == 0
+    return directory
+
+
+def certificate(keystore: Path) -> Certificate:
+    location = str(keystore)
+    store = read_key_store(TlsSettings(ssl_keystore_type="PEM", ssl_keystore_location=location))
+    assert store is not None
+    return read_certificate(store.chain[0])
+
+
+def test_certificates_hold_the_hosts_and_settings_the_place_where_they_will_be_read(
+    tmp_path: Path,
+) -> None:
+    folder = made(tmp_path / "made", "--installed-at", "/etc/barnabas")
+    for number, hosts in ((1, ["k1.example.org", "localhost"]), (2, ["10.0.0.2", "localhost"])):
+        node = folder / "nodes" / f"node-{number}"
+        assert hosts_of((node / "keystore.pem").read_text()) == hosts
+        text = (node / "server.properties").read_text()
+        assert "ssl.keystore.location=/etc/barnabas/keystore.pem\n" in text
+        assert "log.dirs=/etc/barnabas/data\n" in text
+        assert "listeners=USERS://0.0.0.0:9093,INTERNAL://0.0.0.0:9094\n" in text
+        assert f"advertised.listeners=USERS://{hosts[0]}:9093," in text
+
+
+def test_renewed_certificates_are_of_the_same_names_and_nothing_else_changes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = made(tmp_path / "made", "--days", "10")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert main(["security", "renew", str(folder), "--node", "node-1", "--days", "20"]) == 0
+    keystore = folder / "nodes" / "node-1" / "keystore.pem"
+    assert [path for path in before if path.read_bytes() != before[path]] == [keystore]
+    assert str(keystore) in capsys.readouterr().out
+    assert hosts_of(keystore.read_text()) == ["k1.example.org", "localhost"]
+    former = keystore.with_name("former.pem")
+    former.write_bytes(before[keystore])
+    new, old = certificate(keystore), certificate(former)
+    assert new.not_after > old.not_after
+    assert new.subject == old.subject
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--user", "a/b"), "must be letters"),
+        (("--user", ".."), "must be letters"),
+        (("--zookeeper", "z1"), "must read host:port"),
+        (("--zookeeper", "z1:2181"), "must end with a path"),
+        (("--port", "65535"), "leaves no room"),
+    ],
+)
+def test_what_is_typed_wrong_makes_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], reason: str
+) -> None:
+    assert main(["security", "init", str(tmp_path / "made"), *words]) == 2
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+
+
+def test_an_authority_that_is_broken_is_told_and_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = made(tmp_path / "made")
+    (folder / "authority" / "authority.key").write_text("nonsense")
+    assert main(["security", "renew", str(folder)]) == 1
+    assert "is no private key" in capsys.readouterr().err
+    (folder / "authority" / "authority.key").unlink()
+    assert main(["security", "renew", str(folder)]) == 1
+    assert "only it can make certificates" in capsys.readouterr().err
+    assert main(["security", "renew", str(folder), "--node", "node-9"]) == 1

@@ -1,0 +1,173 @@
+"""A cluster from what ``barnabas security init`` wrote: ZooKeeper, nodes and users."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from confluent_kafka.admin import AdminClient
+
+from barnabas.console.__main__ import main
+from barnabas.console.development.ports import LOOPBACK, free_ports
+from benchmarks.barnabas_node import ROOT
+from benchmarks.server_process import ServerProcess
+from tests.harness.secured_zookeeper import require_sasl
+from tests.harness.waiting import eventually
+
+START_S: Final = 240.0
+USER: Final = "alice"
+STEADY_LINES: Final = "beacon.timeout.ms=5000\nzookeeper.session.timeout.ms=10000\n"
+"""So that nothing moves on a busy machine; docs/beacons.md."""
+
+
+class SecuredCluster:
+    """Nodes by number from 1; ``directory`` is what the command made."""
+
+    def __init__(self, directory: Path, nodes: int) -> None:
+        require_sasl()
+        self.directory = directory
+        self.zookeeper_port = free_ports(1)[0]
+        self._port = _adjacent_ports(2 * nodes)
+        self._count = nodes
+        self.nodes: dict[int, ServerProcess] = {}
+        self.zookeeper: ServerProcess | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{LOOPBACK}:{self._port + 2 * index}" for index in range(self._count))
+
+    @property
+    def init_words(self) -> list[str]:
+        """The command that makes everything, and makes it again without harm."""
+        words = ["security", "init", str(self.directory), "--nodes", str(self._count)]
+        words += ["--port", str(self._port), "--user", USER]
+        return [*words, "--zookeeper", f"{LOOPBACK}:{self.zookeeper_port}/kafka"]
+
+    def __enter__(self) -> Self:
+        assert main(self.init_words) == 0
+        try:
+            for number in range(1, self._count + 1):
+                self._steady(number)
+            self.start_zookeeper()
+            assert main(["security", "users", str(self.directory)]) == 0
+            for number in range(1, self._count + 1):
+                self.start(number)
+            eventually(self._is_complete, within_s=START_S, what="admin sees every node")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def properties(self, number: int) -> Path:
+        return self.directory / "nodes" / f"node-{number}" / "server.properties"
+
+    def client(self, user: str, name: str) -> Path:
+        """One of a user's files."""
+        return self.directory / "clients" / user / name
+
+    def librdkafka(self, user: str = USER) -> dict[str, Any]:
+        """Settings of confluent-kafka, as they stand in the file for kcat."""
+        lines = self.client(user, "librdkafka.properties").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+    def python(self, user: str = USER) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.client(user, "python.json").read_text())
+        return found
+
+    def command(self, *words: str, user: str = "admin") -> int:
+        """``barnabas`` with these words, as that user."""
+        return main([*words, "--command-config", str(self.client(user, "client.properties"))])
+
+    def start_zookeeper(self) -> None:
+        """The command that init prints."""
+        folder = self.directory / "zookeeper"
+        words = ["zookeeper", "--data", str(folder / "data"), "--port", str(self.zookeeper_port)]
+        words += ["--tick", "500", "--jaas", str(folder / "jaas.conf"), "--require-login"]
+        words += ["--tls-keystore", str(folder / "keystore.pem")]
+        words += ["--tls-truststore", str(folder / "truststore.pem")]
+        module = ["-m", "barnabas.console", *words]
+        self.zookeeper = _process("zookeeper", module, self.zookeeper_port, folder / "zk.log")
+        self.zookeeper.launch()
+        self.zookeeper.wait_until_listening(START_S)
+
+    def start(self, number: int) -> None:
+        path = self.properties(number)
+        port = self._port + 2 * (number - 1)
+        module = ["-m", "barnabas.broker", str(path)]
+        node = _process(f"node-{number}", module, port, path.parent / "node.log")
+        node.launch()
+        self.nodes[number] = node
+        node.wait_until_listening(START_S)
+
+    def restart(self, number: int) -> None:
+        """In order; returns when the others know it again."""
+        self.nodes.pop(number).stop()
+        self.start(number)
+        eventually(self._is_complete, within_s=START_S, what="admin sees every node")
+
+    def restart_zookeeper(self) -> None:
+        assert self.zookeeper is not None
+        self.zookeeper.stop()
+        self.start_zookeeper()
+
+    def change(self, number: int, **settings: str | None) -> None:
+        """Write other values into a node's file, for its next start; None takes a line away."""
+        path = self.properties(number)
+        given = {name.replace("__", "."): text for name, text in settings.items()}
+        lines = [
+            line for line in path.read_text().splitlines() if line.partition("=")[0] not in given
+        ]
+        lines += [f"{name}={text}" for name, text in given.items() if text is not None]
+        path.write_text("\n".join(lines) + "\n")
+
+    def value(self, number: int, name: str) -> str:
+        """What a node's file says."""
+        lines = self.properties(number).read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)[name]
+
+    def stop(self) -> None:
+        for node in self.nodes.values():
+            node.stop()
+        if self.zookeeper is not None:
+            self.zookeeper.stop()
+
+    def _steady(self, number: int) -> None:
+        with self.properties(number).open("a") as file:
+            file.write(STEADY_LINES)
+
+    def _is_complete(self) -> bool:
+        found = AdminClient({**self.librdkafka("admin"), "log_level": 0}).list_topics(timeout=60)
+        return len(found.brokers) == self._count and found.controller_id > 0
+
+
+def _process(name: str, words: list[str], port: int, log: Path) -> ServerProcess:
+    search_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    command = ["/usr/bin/env", "-u", "PYTHONDONTWRITEBYTECODE", f"PYTHONPATH={search_path}"]
+    return ServerProcess(name, [*command, sys.executable, *words], port, log)
+
+
+def _adjacent_ports(count: int) -> int:
+    """The first of so many free ports in a row, as the command gives them out."""
+    for first in free_ports(20):
+        try:
+            with ExitStack() as stack:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server((LOOPBACK, port)))
+                return first
+        except OSError:
+            continue
+    raise AssertionError("no ports in a row are free")
