@@ -37,6 +37,7 @@ from .zones import zone_names, zone_of
 log = logging.getLogger(__name__)
 
 THEMES: Final = ("auto", "light", "dark")
+SEE_OTHER: Final = 303
 KEPT_S: Final = 365 * 24 * 3600
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
@@ -92,6 +93,10 @@ class Console:
                 return self._to_login(request, kind)
             view = self._view(request, session, path)
             page = await guarded(function, view)
+            if page.status == SEE_OTHER and page.next_url is not None:
+                where, mark, query = page.next_url.partition("?")
+                ending = f".{kind}" if kind else ""
+                return RedirectResponse(f"{where}{ending}{mark}{query}", SEE_OTHER)
             return self.answers.page(request, view, page, kind, path)
 
         return answer
@@ -128,11 +133,13 @@ class Console:
                 outcome = await action(view, form)
                 if isinstance(outcome, Page):
                     return outcome
-                return Page(title="Done", template="refused.html", next_url=outcome, status=303)
+                return Page(
+                    title="Done", template="refused.html", next_url=outcome, status=SEE_OTHER
+                )
 
             page = await guarded(act, view)
-            if page.status == 303 and page.next_url is not None:
-                return RedirectResponse(page.next_url, 303)
+            if page.status == SEE_OTHER and page.next_url is not None:
+                return RedirectResponse(page.next_url, SEE_OTHER)
             return self.answers.page(request, view, page, "", path)
 
         return answer

@@ -11,6 +11,8 @@ NAVIGATION: Final = (
     ("/topics", "Topics", "t"),
     ("/groups", "Groups", "r"),
     ("/coordinator", "Coordinators", "c"),
+    ("/transactions", "Transactions", "x"),
+    ("/access", "Access", "a"),
     ("/history", "History", "h"),
 )
 """Path, label, key."""
@@ -21,6 +23,7 @@ _BELOW: Final[Mapping[str, str]] = {
     "/record": "/topics",
     "/group": "/groups",
     "/change": "/groups",
+    "/barrier": "/groups",
     "/changed": "/history",
     "/undo": "/history",
 }

@@ -8,7 +8,9 @@ from typing import Final
 from barnabas.console.web.page import PageFunction
 
 from . import (
+    access,
     alter,
+    barrier,
     brokers,
     change,
     changed,
@@ -21,6 +23,7 @@ from . import (
     records,
     topic,
     topics,
+    transactions,
     undo,
 )
 
@@ -33,7 +36,10 @@ PAGES: Final[Mapping[str, PageFunction]] = {
     "/record": record.page,
     "/groups": groups.page,
     "/group": group.page,
+    "/barrier": barrier.page,
     "/coordinator": coordinator.page,
+    "/transactions": transactions.page,
+    "/access": access.page,
     "/history": history.page,
     "/change": change.page,
     "/undo": undo.page,

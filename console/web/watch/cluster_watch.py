@@ -5,13 +5,17 @@ Source: docs/spec/console.md §2.1 (hot and sweep).
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.audit_history import read_audit
+from barnabas.client.admin.quotas import QuotaDescription, describe_quotas
+from barnabas.client.admin.transaction_descriptions import TransactionListing
 from barnabas.client.client_config import ClientConfig
 from barnabas.protocol.audit_topic import AuditRecord
 
+from .access import AclRow, UserRow, acl_rows, user_rows
 from .catalogue import Catalogue
 from .orderings import Orderings
 from .rates import Rates
@@ -22,6 +26,7 @@ from .survey import Survey, readable_histories
 HOT_S: Final = 2.0
 HISTORY_RECORDS_MAX: Final = 100_000
 AUDIT_S: Final = 5.0
+LISTS_S: Final = 5.0
 AUDIT_MOST: Final = 5_000
 """The latest changes that are kept in memory."""
 
@@ -40,21 +45,36 @@ class ClusterWatch:
         self.rough_groups: Sources[str, Standing] = Sources(self._rough, HOT_S)
         """Rows of lists: without the look at commits, which a list cannot pay for each row."""
         self.audit: Source[list[AuditRecord]] = Source(self._audit, AUDIT_S)
+        self.transactions: Source[list[TransactionListing]] = Source(
+            self.admin.list_transactions, LISTS_S
+        )
+        self.acls: Source[list[AclRow]] = Source(lambda: acl_rows(self.admin), LISTS_S)
+        self.users: Source[list[UserRow]] = Source(lambda: user_rows(self.admin), LISTS_S)
+        self.quotas: Source[list[QuotaDescription]] = Source(
+            lambda: describe_quotas(self.admin.cluster, {}), LISTS_S
+        )
         self.orderings = Orderings()
         self.rates = Rates()
 
     async def close(self) -> None:
         """End everything, close the connections."""
         await self.survey.close()
-        for source in (self.catalogue, self.groups, self.rough_groups, self.audit):
+        for source in (self.catalogue, *self._sources):
             source.close()
         await self.admin.close()
 
     def expire(self) -> None:
         """Something was changed: show what is there now."""
         self.catalogue.expire()
-        for source in (self.groups, self.rough_groups, self.audit):
+        for source in self._sources:
             source.expire()
+
+    @property
+    def _sources(self) -> Sequence[Source[Any] | Sources[Any, Any]]:
+        return (
+            self.groups, self.rough_groups, self.audit, self.transactions, self.acls, self.users,
+            self.quotas,
+        )  # fmt: skip
 
     async def _standing(self, name: str) -> Standing:
         group = await self.admin.describe_group(name)

@@ -1,0 +1,240 @@
+"""The console in a real browser: without scripts, with them, narrow, dark, and one whole story.
+
+BARNABAS_SCREENSHOTS=docs/images keeps the pictures of docs/web-console.md.
+Source: docs/spec/console.md §4 and §5.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus
+
+import pytest
+
+from barnabas.client import SyncProducer
+from barnabas.console.__main__ import main
+from barnabas.console.web.pages.registry import PAGES
+from tests.harness.browser import NARROW, Browser, Window, browser, chromium
+from tests.harness.deployments import Deployment, create_topic
+from tests.harness.own_client import Own
+from tests.harness.waiting import eventually
+
+pytestmark = pytest.mark.browser
+
+GROUP = "billing"
+TOPIC = "invoices"
+OTHER = "shipping"
+RECORDS = 120
+PARAMETERS = {
+    "/topic": f"?name={TOPIC}",
+    "/records": f"?topic={TOPIC}",
+    "/record": f"?topic={TOPIC}&partition=0&offset=0",
+    "/group": f"?name={GROUP}",
+    "/barrier": f"?group={GROUP}",
+    "/change": f"?group={GROUP}&way=to-latest",
+    "/undo": "?change=none",
+    "/changed": "?change=none",
+    "/alter": f"?topic={TOPIC}&setting=retention.ms&value=1000",
+}
+
+
+@pytest.fixture(scope="module")
+def has_browser() -> None:
+    """Before anything is started for it."""
+    chromium()
+
+
+@pytest.fixture(scope="module")
+def filled(
+    has_browser: None, cluster: Deployment, tmp_path_factory: pytest.TempPathFactory
+) -> Deployment:
+    """A topic with records, a group that is stuck at its beginning, and one that is well."""
+    create_topic(cluster, Own(), TOPIC, 3, 3)
+    with SyncProducer(cluster.bootstrap) as producer:
+        for number in range(RECORDS):
+            value = {"invoice": number, "customer": {"id": f"c-{number % 7}"}, "total": number * 3}
+            producer.send(TOPIC, json.dumps(value).encode(), key=f"invoice-{number}".encode())
+    for group, way in ((GROUP, "--to-earliest"), (OTHER, "--to-latest")):
+        words = ["groups", "reset", group, "--topic", TOPIC, way, "--execute"]
+        undo = tmp_path_factory.mktemp("undo") / "undo.json"
+        assert main([*words, "--undo-file", str(undo), "--bootstrap", cluster.bootstrap]) == 0
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def chrome(filled: Deployment) -> Iterator[Browser]:
+    """Started last: its driver keeps a loop in this thread, beside which no other one runs."""
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def console(filled: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL that a console has printed."""
+    command = [sys.executable, "-m", "barnabas.console", "console", "--json"]
+    command += ["--bootstrap", filled.bootstrap, "--listen", "127.0.0.1:0"]
+    command += ["--undo-directory", str(tmp_path_factory.mktemp("undo"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        yield json.loads(running.stdout.readline())["url"]
+        running.terminate()
+        running.wait(60)
+
+
+def base_of(console: str) -> str:
+    return console.partition("/login")[0]
+
+
+@pytest.fixture(scope="module")
+def cookies(chrome: Browser, console: str) -> Any:
+    """Of somebody who has opened the URL."""
+    with chrome.window() as window:
+        window.open(console)
+        assert "Overview" in window.text()
+        return window.page.context.cookies()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_reads_without_scripts(
+    chrome: Browser, console: str, cookies: Any, page: str
+) -> None:
+    with chrome.window(runs_scripts=False, cookies=cookies) as window:
+        answer = window.open(base_of(console) + page + PARAMETERS.get(page, ""))
+        assert answer.status == (404 if page == "/changed" else 200)
+        assert window.page.locator("h1").count() == 1
+        assert len(window.text()) > 100
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_no_page_makes_the_browser_complain_or_ask_anybody_else(
+    chrome: Browser, console: str, cookies: Any, colours: str
+) -> None:
+    with chrome.window(colours=colours, cookies=cookies) as window:
+        for page in PAGES:
+            window.open(base_of(console) + page + PARAMETERS.get(page, ""))
+            assert window.page.evaluate("typeof htmx") == "object"
+        assert window.complaints == []
+        assert window.hosts == {base_of(console).partition("//")[2]}
+
+
+def test_on_a_narrow_screen_nothing_but_tables_has_to_be_pushed_aside(
+    chrome: Browser, console: str, cookies: Any
+) -> None:
+    with chrome.window(size=NARROW, cookies=cookies) as window:
+        wide = {}
+        for page in PAGES:
+            window.open(base_of(console) + page + PARAMETERS.get(page, ""))
+            if window.width() > NARROW[0]:
+                wide[page] = window.width()
+        assert wide == {}
+
+
+def test_a_page_that_refreshes_itself_leaves_the_reader_where_he_types(
+    chrome: Browser, console: str, cookies: Any
+) -> None:
+    with chrome.window(cookies=cookies) as window:
+        window.open(f"{base_of(console)}/groups")
+        window.page.keyboard.press("/")
+        window.page.keyboard.type("ship")
+        with window.page.expect_response(lambda answer: "hx-request" in answer.request.headers):
+            pass
+        window.page.wait_for_timeout(300)
+        assert window.page.evaluate("document.activeElement.name") == "q"
+        assert window.page.evaluate("document.activeElement.value") == "ship"
+        window.page.keyboard.press("Enter")
+        window.page.wait_for_url("**/groups?*q=ship*")
+        assert OTHER in window.text()
+        assert GROUP not in window.page.inner_text("table")
+        assert window.complaints == []
+
+
+def test_keys_lead_to_pages_and_rows(chrome: Browser, console: str, cookies: Any) -> None:
+    with chrome.window(cookies=cookies) as window:
+        window.open(f"{base_of(console)}/overview")
+        window.page.keyboard.press("g")
+        window.page.keyboard.press("r")
+        window.page.wait_for_url("**/groups")
+        window.page.keyboard.press("j")
+        window.page.keyboard.press("Enter")
+        window.page.wait_for_url("**/group?name=*")
+
+
+def test_colours_and_the_time_zone_are_the_readers_choice(
+    chrome: Browser, console: str, cookies: Any
+) -> None:
+    with chrome.window(cookies=cookies) as window:
+        window.open(f"{base_of(console)}/topics")
+        window.page.fill("input[name=zone]", "Asia/Kathmandu")
+        window.page.select_option("select[name=theme]", "dark")
+        window.page.click("footer button")
+        window.page.wait_for_load_state()
+        assert "+0545" in window.text()
+        assert window.page.get_attribute("html", "data-theme") == "dark"
+
+
+def picture(window: Window, name: str) -> None:
+    """Keep what the reader sees, where somebody asked for it."""
+    folder = os.environ.get("BARNABAS_SCREENSHOTS")
+    if folder:
+        window.page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def test_the_story_log_in_see_a_stuck_group_reset_it_with_a_preview_and_take_it_back(
+    chrome: Browser, console: str
+) -> None:
+    with chrome.window(size=(1100, 640)) as window:
+        page = window.page
+        window.open(base_of(console))
+        assert "Log in" in window.text()
+        window.open(console)
+
+        def is_told() -> bool:
+            window.open(f"{base_of(console)}/overview")
+            return bool(page.locator(f"tr:has-text('{GROUP}') .verdict.err").count())
+
+        eventually(is_told, what="the sweep finds the stuck group")
+        picture(window, "console-overview")
+        page.click(f"tr a:text-is('{GROUP}')")
+        page.wait_for_selector("h1 .verdict.err")
+        assert "stays at one offset" in window.text()
+        picture(window, "console-group")
+
+        page.click("a.button")
+        page.select_option("select[name=way]", "to-latest")
+        page.click("main button")
+        page.wait_for_selector("#plan")
+        assert f"Skips {RECORDS} records" in window.text()
+        assert "invoice-" in window.text(), "the preview shows keys"
+        page.fill("input[name=reason]", "paid by hand")
+        page.evaluate("document.querySelector('#plan').scrollIntoView()")
+        picture(window, "console-reset")
+        page.click("button.danger")
+        page.wait_for_selector("p.good")
+        change = re.search(r"change=([0-9a-f]+)", page.url)
+        assert change is not None
+
+        page.click("a:has-text('Undo')")
+        assert f"Reads {RECORDS} records again" in window.text()
+        page.click("button.danger")
+        page.wait_for_selector("p.good")
+        window.open(f"{base_of(console)}/history?q={quote_plus(GROUP)}&change={change[1]}")
+        deadline = time.monotonic() + 60
+        while "paid by hand" not in window.text() and time.monotonic() < deadline:
+            page.wait_for_timeout(500)
+            page.reload()
+        assert "paid by hand" in window.text()
+        assert "token" in window.text() or "ANONYMOUS" in window.text()
+        window.open(
+            f"{base_of(console)}/records?topic={TOPIC}&where="
+            + quote_plus('value.customer.id = "c-3" and value.total > 200')
+        )
+        picture(window, "console-records")
+        assert window.complaints == []
