@@ -33,6 +33,13 @@ def test_a_line_is_read_as_java_reads_it(line: str, name: str, value: str) -> No
     assert parse_properties(line) == {name: value}
 
 
+@pytest.mark.parametrize("value", ["${file:/etc/passwd:root}", "${env:HOME}", "${directory:/:x}"])
+def test_nothing_is_looked_up_for_a_value(value: str) -> None:
+    """S88 of docs/spec/security.md: CVE-2024-31141; config providers of Kafka read files so."""
+    assert parse_properties(f"cluster.secret={value}") == {"cluster.secret": value}
+    assert from_environment({"KAFKA_CLUSTER_SECRET": value}) == {"cluster.secret": value}
+
+
 def test_comments_and_blank_lines_are_skipped_and_the_later_line_wins() -> None:
     assert parse_properties("# a=1\n! b=2\n\n  c=3\nc=4\n") == {"c": "4"}
 
