@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.coordinator.test_checks import names_in
+from tests.harness.named_tests import names_in
 
 AUTHORIZER = "authorizer"
 BESIDE_KAFKA = "interop/test_rights_beside_kafka.py"
