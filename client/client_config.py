@@ -6,13 +6,15 @@ Source: Kafka's CommonClientConfigs; the defaults are Kafka's unless the meaning
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from barnabas.protocol.jaas import parse_jaas
+from barnabas.protocol.jaas import JaasLogin, parse_jaas
+from barnabas.protocol.oauthbearer import MECHANISM as OAUTHBEARER
 from barnabas.protocol.scram import MECHANISMS
 from barnabas.protocol.settings import ConfigError, declared, setting
 
+from .bearer_tokens import URL, TokenProvider, file_provider, unsecured_provider
 from .tls.tls_settings import TlsSettings
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -50,8 +52,8 @@ class ClientConfig(TlsSettings):
     sasl_mechanism: str = setting(
         "sasl.mechanism",
         "PLAIN",
-        "how the password is proved; PLAIN sends it as it is",
-        choices=("PLAIN", *MECHANISMS),
+        "how the password is proved; PLAIN sends it as it is; OAUTHBEARER sends a token instead",
+        choices=("PLAIN", *MECHANISMS, OAUTHBEARER),
     )
     sasl_username: str | None = setting("sasl.username", None, "name to log in by, if any")
     sasl_password: str | None = setting(
@@ -60,6 +62,12 @@ class ClientConfig(TlsSettings):
     sasl_jaas_config: str | None = setting(
         "sasl.jaas.config", None, "name and password as a Java client is given them", is_secret=True
     )
+    sasl_oauthbearer_token_url: str | None = setting(
+        URL, None, "for OAUTHBEARER: file URL of a token, which is read for each login"
+    )
+    sasl_oauth_token_provider: TokenProvider | None = field(default=None, repr=False)
+    """For OAUTHBEARER: gives the token for each login; a coroutine function, or one that runs in a
+    thread. It has no name in files."""
 
     @property
     def speaks_tls(self) -> bool:
@@ -67,14 +75,45 @@ class ClientConfig(TlsSettings):
         return (self.security_protocol or "").endswith("SSL")
 
     @property
+    def token_provider(self) -> TokenProvider | None:
+        """What gives tokens to log in by; None unless OAUTHBEARER is the mechanism.
+
+        Raises ConfigError where there are none, or where they would not be sent.
+        """
+        if self.sasl_mechanism != OAUTHBEARER:
+            return None
+        if self.security_protocol is not None and not self.security_protocol.startswith("SASL_"):
+            raise ConfigError(
+                f"security.protocol={self.security_protocol}: sends no token, and "
+                f"sasl.mechanism={OAUTHBEARER} is asked for"
+            )
+        found = self.sasl_oauth_token_provider
+        if found is None and self.sasl_oauthbearer_token_url is not None:
+            found = file_provider(self.sasl_oauthbearer_token_url)
+        login = self._jaas_login
+        if found is None and login is not None:
+            found = unsecured_provider(login.options)
+        if found is None:
+            raise ConfigError(f"{URL}: must be set for {OAUTHBEARER}, or a token provider")
+        return found
+
+    @property
+    def _jaas_login(self) -> JaasLogin | None:
+        if self.sasl_jaas_config is None:
+            return None
+        try:
+            return parse_jaas(self.sasl_jaas_config)
+        except ValueError as error:
+            raise ConfigError(f"sasl.jaas.config: {error}") from None
+
+    @property
     def credentials(self) -> Credentials | None:
         """What to log in by; None when nobody asked for it. Raises ConfigError for half of it."""
+        if self.sasl_mechanism == OAUTHBEARER:
+            return None
         username, password, extensions = self.sasl_username, self.sasl_password, _NONE
-        if self.sasl_jaas_config is not None:
-            try:
-                login = parse_jaas(self.sasl_jaas_config)
-            except ValueError as error:
-                raise ConfigError(f"sasl.jaas.config: {error}") from None
+        login = self._jaas_login
+        if login is not None:
             if self.sasl_mechanism == "PLAIN" and login.module.endswith(_SCRAM_MODULE):
                 # Kafka's own default is GSSAPI: the file would have failed there, not sent it.
                 raise ConfigError("sasl.mechanism: must be set; PLAIN would send the password")

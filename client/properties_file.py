@@ -160,7 +160,7 @@ def _name_problems(values: Mapping[str, str]) -> Iterator[str]:
 
 def _client_problems(client: ClientConfig) -> Iterator[str]:
     try:
-        _ = client.credentials
+        _ = client.credentials, client.token_provider
     except ConfigError as error:
         yield from error.problems
     if client.speaks_tls:

@@ -43,7 +43,7 @@ class Setting:
 
 
 class Settings(Protocol):
-    """Any dataclass whose fields were all made by :func:`setting`."""
+    """Any dataclass whose settings were made by :func:`setting`; other fields are no settings."""
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
@@ -93,6 +93,7 @@ def _read_declarations(settings: type[Any]) -> dict[str, Setting]:
             field=field.name, kind=hints[field.name], default=field.default, **field.metadata
         )
         for field in dataclasses.fields(settings)
+        if "name" in field.metadata
     }
 
 

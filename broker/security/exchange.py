@@ -20,6 +20,9 @@ class Outcome:
     """Whom the peer has proved to be; None while another token is to come."""
     lifetime_ms: int | None = None
     """For how long the credential goes on to hold; None for ever."""
+    refusal: str = ""
+    """Why the login fails, for the log, where the peer is told so in ``token`` and has to take note
+    of it: another token is to come."""
     is_by_token: bool = False
     """Whether a delegation token was proved: it cannot be used to have others made."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,12 +15,16 @@ from typing import Final
 
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.settings.sasl_settings import PLAIN, ListenerSasl
+from barnabas.protocol.oauthbearer import MECHANISM as OAUTHBEARER
 from barnabas.protocol.scram import MECHANISMS
 
 from .cluster_secret import NODE_USER, ClusterSecret
 from .credential_cache import CredentialCache
 from .exchange import Exchange
 from .failure_delays import FailureDelays
+from .jwks import KeySets
+from .oauthbearer import OAuthBearerExchange
+from .oauthbearer_tokens import tokens_of
 from .plain import Passwords, PlainExchange
 from .sasl import SaslTerms
 from .scram import FindCredentials, ScramExchange
@@ -37,13 +42,20 @@ class ListenerTerms:
         secret: ClusterSecret | None,
         credentials: CredentialCache,
         tokens: TokenCache | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """``tokens`` None: nobody logs in by a delegation token."""
+        """``tokens`` None: nobody logs in by a delegation token.
+
+        ``now_ms`` is the wall clock, by which bearer tokens hold.
+        """
         self._inner = config.inter_broker_listener
         self._receive_bytes_max = config.sasl.receive_bytes_max
         self._secret = secret
         self._credentials = credentials
         self._tokens = tokens
+        self._now_ms = now_ms
+        self.keys = KeySets()
+        """Of those who sign bearer tokens; read while ``keys.run`` runs."""
         self._delays = FailureDelays(config.sasl.failure_delay_ms)
         self._passwords: list[Passwords] = []
         # Of the cluster where nodes share a secret: a decoy that differs from node to node, where
@@ -82,7 +94,16 @@ class ListenerTerms:
     def _of_users(self, sasl: ListenerSasl) -> Mapping[str, Callable[[], Exchange]]:
         passwords = {name: (password,) for name, password in sasl.passwords.items()}
         find = self._credentials.find
-        return self._mechanisms(sasl, passwords, find, self._decoy_secret, tokens=self._tokens)
+        made = self._mechanisms(sasl, passwords, find, self._decoy_secret, tokens=self._tokens)
+        if sasl.oauthbearer is None:
+            return made
+        keys = None if sasl.oauthbearer.is_unsecured else self.keys.of(sasl.oauthbearer)
+        bearer = tokens_of(sasl.oauthbearer, keys, self._now_ms)
+        all_made: dict[str, Callable[[], Exchange]] = {
+            **made,
+            OAUTHBEARER: partial(OAuthBearerExchange, bearer),
+        }
+        return {mechanism: all_made[mechanism] for mechanism in sasl.mechanisms}
 
     def _mechanisms(
         self,
@@ -99,7 +120,7 @@ class ListenerTerms:
                 passwords = Passwords(users)
                 self._passwords.append(passwords)
                 made[mechanism] = partial(PlainExchange, passwords)
-            else:
+            elif mechanism in MECHANISMS:
                 made[mechanism] = partial(
                     ScramExchange, MECHANISMS[mechanism], find, decoy_secret, tokens
                 )

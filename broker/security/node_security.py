@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from barnabas.broker.settings.node_config import NodeConfig
@@ -48,9 +49,8 @@ class NodeSecurity:
         """Delegation tokens; None where no secret for them is configured."""
         if config.delegation_tokens.secret:
             self.tokens = DelegationTokens(config.delegation_tokens, zookeeper, now_ms)
-        self.terms = ListenerTerms(
-            config, secret, self.credentials, self.tokens.cache if self.tokens else None
-        )
+        cache = self.tokens.cache if self.tokens else None
+        self.terms = ListenerTerms(config, secret, self.credentials, cache, now_ms)
 
     async def load(self) -> None:
         """Read users and tokens, when the node starts and after each new session."""
@@ -62,8 +62,12 @@ class NodeSecurity:
         self, is_controller: Callable[[], bool]
     ) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
         """What runs as long as the node does; the controller removes tokens that have ended."""
-        tokens = self.tokens
-        return {} if tokens is None else {"delegation tokens": lambda: tokens.run(is_controller)}
+        work: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "keys of bearer tokens": self.terms.keys.run
+        }
+        if self.tokens is not None:
+            work["delegation tokens"] = partial(self.tokens.run, is_controller)
+        return work
 
     def follow(self, configs: TopicConfigs) -> None:
         """Read users again when they are announced as changed."""

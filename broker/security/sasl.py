@@ -70,6 +70,7 @@ class SaslServer:
         "_began",
         "_exchange",
         "_is_bare",
+        "_is_noted",
         "_mechanism",
         "_now",
         "_proved_by",
@@ -91,6 +92,8 @@ class SaslServer:
         self._mechanism = ""
         self._proved_by = ""
         self._is_bare = False
+        self._is_noted = False
+        """That the login fails is counted and logged, though the peer is not told yet."""
         self._began = -REAUTHENTICATION_S_MIN
         self.stage = Stage.HANDSHAKE
         self.principal = ANONYMOUS
@@ -149,7 +152,7 @@ class SaslServer:
             self._failed("", f"unknown mechanism {mechanism[:NAME_CHARACTERS_MAX]!r}")
             names = ", ".join(self._terms.mechanisms)
             raise Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"only {names}")
-        self._exchange, self._mechanism = made(), mechanism
+        self._exchange, self._mechanism, self._is_noted = made(), mechanism, False
         self._is_bare = handshake_version == 0
         self.stage = Stage.BARE_TOKEN if self._is_bare else Stage.TOKEN
 
@@ -193,6 +196,9 @@ class SaslServer:
         # Whoever sent something else while its password was checked has failed already.
         if self.stage is not Stage.CHECKING:
             raise AuthenticationFailed(reason="more than one message at once")
+        if outcome.refusal:
+            # Now: whoever is told why may go away without another word.
+            self._note_failure(self._mechanism, self._described(outcome.refusal, ""))
         if outcome.name is None:
             self.stage = Stage.BARE_TOKEN if self._is_bare else Stage.TOKEN
             return outcome.token
@@ -223,21 +229,32 @@ class SaslServer:
         self.on_authenticated()
 
     def _refusal(self, failure: AuthenticationFailed) -> Refused:
-        kind = "re-authentication" if self.is_proved else "authentication"
         message = failure.message or (
-            f"Authentication failed during {kind} due to invalid credentials with SASL mechanism "
-            f"{self._mechanism}"
+            f"Authentication failed during {self._kind} due to invalid credentials with SASL "
+            f"mechanism {self._mechanism}"
         )
-        self._failed(
-            self._mechanism,
-            f"{kind} failed: {failure} mechanism={self._mechanism} "
-            f"name={failure.name[:NAME_CHARACTERS_MAX]!r}",
-        )
+        self._failed(self._mechanism, self._described(str(failure), failure.name))
         return Refused(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+
+    def _described(self, reason: str, name: str) -> str:
+        return (
+            f"{self._kind} failed: {reason} mechanism={self._mechanism} "
+            f"name={name[:NAME_CHARACTERS_MAX]!r}"
+        )
+
+    @property
+    def _kind(self) -> str:
+        return "re-authentication" if self.is_proved else "authentication"
 
     def _failed(self, mechanism: str, reason: str) -> None:
         self.stage = Stage.FAILED
         self._exchange = None
+        self._note_failure(mechanism, reason)
+
+    def _note_failure(self, mechanism: str, reason: str) -> None:
+        if self._is_noted:
+            return
+        self._is_noted = True
         self._terms.counts[self._terms.listener, mechanism, "failure"] += 1
         self.on_failure(reason)
 

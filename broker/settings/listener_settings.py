@@ -19,7 +19,7 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 _BY_LISTENER: Final = re.compile(
     r"ssl\..+|sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms"
-    r"|max\.connections|max\.connection\.creation\.rate"
+    r"|max\.connections|max\.connection\.creation\.rate|sasl\.oauthbearer\.(?!token\.).+"
 )
 _BY_MECHANISM: Final = re.compile(r"sasl\.jaas\.config|connections\.max\.reauth\.ms")
 

@@ -42,6 +42,7 @@ from .node_settings import (
     StorageSettings,
     TopicSettings,
 )
+from .oauthbearer_settings import OAuthBearerSettings
 from .quota_settings import QuotaSettings
 from .sasl_settings import (
     ListenerSasl,
@@ -71,6 +72,7 @@ SECTIONS: Final[tuple[type[Any], ...]] = (
     NodeSettings,
     NetworkSettings,
     SaslSettings,
+    OAuthBearerSettings,
     TopicSettings,
     ControllerSettings,
     StorageSettings,

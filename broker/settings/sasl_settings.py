@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from barnabas.protocol.jaas import JaasLogin, parse_jaas
-from barnabas.protocol.settings import ConfigError, Setting, declared, parsed, setting
+from barnabas.protocol.oauthbearer import MECHANISM as OAUTHBEARER
+from barnabas.protocol.settings import ConfigError, Setting, declared, parse, parsed, setting
 
 from .endpoints import Endpoint, is_loopback
-from .listener_settings import PREFIX, of_listener, of_mechanism
+from .listener_settings import PREFIX, of_listener, of_mechanism, values_of_listener
+from .oauthbearer_settings import UNSECURED, OAuthBearerSettings, oauthbearer_problems
 from .password_hash import password_problem
 
 PLAIN: Final = "PLAIN"
@@ -25,8 +27,10 @@ _LOGIN_MODULES: Final[Mapping[str, str]] = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 }
 """The mechanisms that are served, each with the login module that Kafka has for it."""
+_VALIDATOR_OPTIONS: Final = "unsecuredValidator"
 _MECHANISMS_NAME: Final = "sasl.enabled.mechanisms"
 _JAAS_NAME: Final = "sasl.jaas.config"
 _REAUTH_NAME: Final = "connections.max.reauth.ms"
@@ -79,6 +83,8 @@ class ListenerSasl:
     """For PLAIN, by user name: in clear, or as ``{scrypt}...``."""
     session_ms: Mapping[str, int] = field(default_factory=dict)
     """By mechanism, for how long a login holds; 0 for ever."""
+    oauthbearer: OAuthBearerSettings | None = None
+    """Which tokens are believed; None where OAUTHBEARER is not taken."""
 
 
 def parse_listener_sasl(
@@ -93,9 +99,11 @@ def parse_listener_sasl(
     for endpoint in listeners:
         if not endpoint.protocol.startswith("SASL_"):
             continue
-        read = _of_nodes if endpoint.listener == inner else _of_users
+        is_inner = endpoint.listener == inner
         try:
-            found[endpoint.listener] = read(values, endpoint.listener)
+            found[endpoint.listener] = (
+                _of_nodes(values, inner) if is_inner else _of_users(values, endpoint)
+            )
         except ConfigError as error:
             problems += error.problems
     if problems:
@@ -121,6 +129,8 @@ def sasl_warnings(
         yield f"{_JAAS_NAME}: is ignored; say {PREFIX}NAME.MECHANISM.{_JAAS_NAME}"
     for endpoint in listeners:
         terms = sasl.get(endpoint.listener)
+        if terms is not None and terms.oauthbearer is not None and terms.oauthbearer.is_unsecured:
+            yield f"{UNSECURED}: whoever connects to {endpoint} is whoever he says"
         if terms is None or PLAIN not in terms.mechanisms or endpoint.protocol == "SASL_SSL":
             continue
         if not is_loopback(endpoint.host):
@@ -130,7 +140,8 @@ def sasl_warnings(
             )
 
 
-def _of_users(values: Mapping[str, str], listener: str) -> ListenerSasl:
+def _of_users(values: Mapping[str, str], endpoint: Endpoint) -> ListenerSasl:
+    listener = endpoint.listener
     mechanisms = _mechanisms(of_listener(values, listener, _MECHANISMS_NAME), listener)
     passwords: Mapping[str, str] = {}
     session_ms = {}
@@ -140,13 +151,25 @@ def _of_users(values: Mapping[str, str], listener: str) -> ListenerSasl:
             login = _login(values, listener, mechanism)
             if mechanism == PLAIN:
                 passwords = _users(login, listener)
+            if mechanism == OAUTHBEARER and login is not None:
+                _check_bearer_login(login, listener)
             text = of_mechanism(values, listener, mechanism, _REAUTH_NAME)
             session_ms[mechanism] = 0 if text is None else parsed(_session(listener), text)
         except ConfigError as error:
             problems += error.problems
+    oauthbearer = None
+    if OAUTHBEARER in mechanisms:
+        own = values_of_listener(values, listener, OAuthBearerSettings)
+        oauthbearer = parse(OAuthBearerSettings, own)
+        problems += oauthbearer_problems(oauthbearer, endpoint)
     if problems:
         raise ConfigError(*problems)
-    return ListenerSasl(mechanisms=mechanisms, passwords=passwords, session_ms=session_ms)
+    return ListenerSasl(
+        mechanisms=mechanisms,
+        passwords=passwords,
+        session_ms=session_ms,
+        oauthbearer=oauthbearer,
+    )
 
 
 def _of_nodes(values: Mapping[str, str], listener: str) -> ListenerSasl:
@@ -220,6 +243,15 @@ def _users(login: JaasLogin | None, listener: str) -> Mapping[str, str]:
     if problems:
         raise ConfigError(*problems)
     return users
+
+
+def _check_bearer_login(login: JaasLogin, listener: str) -> None:
+    """Kafka's options of its own validator would be promises that nobody keeps."""
+    kept = [option for option in login.options if option.startswith(_VALIDATOR_OPTIONS)]
+    if kept:
+        raise ConfigError(
+            f"{_jaas_name(listener, OAUTHBEARER)}: {kept[0]} is not known; say sasl.oauthbearer.*"
+        )
 
 
 def _jaas_name(listener: str, mechanism: str) -> str:

@@ -203,15 +203,6 @@ sasl.login.refresh.window.jitter float 0.05 node
 sasl.login.retry.backoff.max.ms int 10000
 sasl.login.retry.backoff.ms int 100
 sasl.mechanism.controller.protocol str GSSAPI
-sasl.oauthbearer.clock.skew.seconds int 30
-sasl.oauthbearer.expected.audience list -
-sasl.oauthbearer.expected.issuer str -
-sasl.oauthbearer.jwks.endpoint.refresh.ms int 3600000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms int 10000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms int 100
-sasl.oauthbearer.jwks.endpoint.url str -
-sasl.oauthbearer.scope.claim.name str scope
-sasl.oauthbearer.sub.claim.name str sub
 sasl.oauthbearer.token.endpoint.url str -
 sasl.server.callback.handler.class str -
 security.inter.broker.protocol str PLAINTEXT

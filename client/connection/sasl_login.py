@@ -10,9 +10,12 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Self
 
+from barnabas.client.bearer_tokens import TokenProvider, token_from
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import AuthenticationFailed
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.oauthbearer import ACKNOWLEDGED, OAuthBearerError, first_message
+from barnabas.protocol.oauthbearer import MECHANISM as OAUTHBEARER
 from barnabas.protocol.scram import (
     MECHANISMS,
     NONCE_BYTES,
@@ -25,7 +28,7 @@ from barnabas.protocol.scram import (
 
 PLAIN: Final = "PLAIN"
 CLIENT_MECHANISMS: Final = (PLAIN, *MECHANISMS)
-"""What a client can prove a password by."""
+"""What a client can prove a password by; a token is sent by OAUTHBEARER."""
 RETRY_S: Final = 600.0
 """A broker that did not offer the first mechanism is asked for it again after so long."""
 
@@ -47,12 +50,16 @@ class SaslLogin:
         password: str,
         mechanisms: Sequence[str] = (PLAIN,),
         extensions: Mapping[str, str] | None = None,
+        *,
+        token_provider: TokenProvider | None = None,
     ) -> None:
+        """``token_provider`` gives what OAUTHBEARER sends, and is not needed by the others."""
         assert mechanisms, "one at least"
         self.username = username
         self.mechanisms = tuple(mechanisms)
         self._password = password
         self._extensions = extensions
+        self._token_provider = token_provider
         self._salted: dict[tuple[str, Salting], bytes] = {}
         self._offered_first: set[str] = set()
         """Addresses."""
@@ -62,6 +69,9 @@ class SaslLogin:
     @classmethod
     def of(cls, config: ClientConfig) -> Self | None:
         """What the settings ask for; raises ConfigError for half of a login."""
+        provider = config.token_provider
+        if provider is not None:
+            return cls("", "", (OAUTHBEARER,), token_provider=provider)
         found = config.credentials
         if found is None:
             return None
@@ -99,6 +109,9 @@ class SaslLogin:
         if mechanism == self.mechanisms[0]:
             self._offered_first.add(peer)
             self._lesser.pop(peer, None)
+        if mechanism == OAUTHBEARER:
+            await self._prove_by_token(peer, send)
+            return
         if mechanism == PLAIN:
             await send(f"\0{self.username}\0{self._password}".encode())
             return
@@ -115,6 +128,21 @@ class SaslLogin:
         except ScramError as error:
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
             raise AuthenticationFailed(code, f"{peer}: {error}") from None
+
+    async def _prove_by_token(self, peer: str, send: SendToken) -> None:
+        assert self._token_provider is not None, "one is given where the mechanism is"
+        code = ErrorCode.SASL_AUTHENTICATION_FAILED
+        try:
+            message = first_message(await token_from(self._token_provider))
+        except OAuthBearerError as error:
+            raise AuthenticationFailed(code, f"the token provider gave no token: {error}") from None
+        except Exception as error:
+            reason = f"the token provider failed: {type(error).__name__}"
+            raise AuthenticationFailed(code, reason) from error
+        answer = await send(message)
+        if answer:  # why the token is no good; to say that it was read ends the login
+            await send(ACKNOWLEDGED)
+            raise AuthenticationFailed(code, f"{peer} refuses the token")
 
     async def _salted_password(self, mechanism: ScramMechanism, salting: Salting) -> bytes:
         salted = self._salted.get((mechanism.name, salting))
