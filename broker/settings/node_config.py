@@ -106,6 +106,8 @@ class NodeConfig:
     node: NodeSettings
     network: NetworkSettings
     sasl: SaslSettings
+    oauthbearer: OAuthBearerSettings
+    """Of listeners that say nothing themselves: ``listener_sasl`` is what holds."""
     topics: TopicSettings
     controller: ControllerSettings
     storage: StorageSettings
@@ -212,6 +214,7 @@ def _assembled(
         node=parts[NodeSettings],
         network=network,
         sasl=parts[SaslSettings],
+        oauthbearer=parts[OAuthBearerSettings],
         topics=parts[TopicSettings],
         controller=parts[ControllerSettings],
         storage=parts[StorageSettings],

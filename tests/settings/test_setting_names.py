@@ -5,13 +5,14 @@ Source: tests/golden/node-configs.json, what a node of Apache Kafka 3.9.1 tells 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from barnabas.broker.settings.node_config import known_names, load
+from barnabas.broker.settings.node_config import SECTIONS, known_names, load
 from barnabas.broker.settings.properties import from_environment, variables
 from barnabas.broker.settings.unsupported_settings import (
     HIDDEN_NAMES,
@@ -248,3 +249,10 @@ def test_a_path_that_a_shell_would_complete_is_refused(path: str) -> None:
 def test_a_directory_that_is_named_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="named once"):
         load(LEAST | {"log.dirs": "/a,/a/"})
+
+
+def test_every_class_of_settings_is_a_part_of_a_nodes() -> None:
+    """Else a node that is asked for its settings fails: it tells those of every class."""
+    config = load(LEAST)
+    parts = [type(getattr(config, field.name)) for field in dataclasses.fields(config)]
+    assert [section for section in SECTIONS if section not in parts] == []
