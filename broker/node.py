@@ -48,6 +48,7 @@ from .markers.sender import MarkerSender
 from .markers.topic_partitions import TopicPartitions
 from .metadata.metadata_cache import MetadataCache
 from .metrics.node_metrics import MetricsSources, NodeMetrics
+from .metrics.readiness import ServingState
 from .net.dispatch import Dispatcher
 from .net.limits import Limits
 from .net.listener_reconfiguration import ListenerReconfiguration
@@ -144,6 +145,9 @@ class Node:
         self._cleaner = self._build_cleaner()
         self._controlled_shutdown = self._build_controlled_shutdown()
         self._metrics = NodeMetrics(config.metrics)
+        self._serving = ServingState(
+            is_registered=lambda: self._registration is not None and self._registration.is_held
+        )
         self._connect_callbacks()
 
     def _build_access_control(self) -> AccessControl | None:
@@ -466,11 +470,13 @@ class Node:
         log.info("serving node=%d ports=%s", self.identity.node_id, ports)
         if not await self._metadata.wait_until_informed(METADATA_WAIT_S):
             log.warning("heard of no controller yet node=%d", self.identity.node_id)
+        self._serving.is_serving = True
         return ports
 
     async def hand_over(self) -> None:
         """Hand over what others can take."""
         assert self._registration is not None, "opened"
+        self._serving.is_serving = False
         self._replica_fetchers.take_no_more()
         await self._controlled_shutdown.hand_over(self._registration.broker_epoch)
         await self._liveness.leave()
@@ -507,6 +513,9 @@ class Node:
         return MetricsSources(
             config=self.config,
             node_id=self.identity.node_id,
+            cluster_id=self.identity.cluster_id,
+            zookeeper=self._zookeeper,
+            serving=self._serving,
             listeners=self._listeners,
             replicas=self._replicas,
             isr_manager=self._isr_manager,

@@ -6,6 +6,8 @@ their start what to advertise. Source: docs/spec/pipeline.md §6.2 and §6.3.
 
 from __future__ import annotations
 
+import http
+import http.client
 import os
 import signal
 import sys
@@ -36,6 +38,8 @@ For starters that learn the published port only from the running container, as t
 _NODES: Final = ("broker", "coordinator")
 _LOOPBACK: Final = "127.0.0.1"
 _POLL_S: Final = 0.05
+_ANSWER_S: Final = 5.0
+_REASONS_BYTES_MAX: Final = 4096
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,12 +59,16 @@ def main(arguments: Sequence[str]) -> int:
 def health_problem(environment: Mapping[str, str]) -> str | None:
     """Why the part that ``environment`` describes does not serve; None when it does.
 
-    A node serves when its clients' listener names a controller; ZooKeeper, when it has a mode.
+    A node serves when its ``/readyz`` says so, or, without ``metrics.listener``, when its clients'
+    listener names a controller; ZooKeeper, when it has a mode.
     """
     if not _is_node(environment):
         return _zookeeper_problem(zookeeper_options(environment))
     try:
-        host, port = client_address(load(_settings(environment), variables(environment)))
+        config = load(_settings(environment), variables(environment))
+        if config.metrics.address is not None:
+            return readiness_problem(*config.metrics.address)
+        host, port = client_address(config)
     except (ConfigError, Failure) as error:
         return str(error)
     return None if is_complete(host, port, 1) else f"{host}:{port} knows no controller"
@@ -73,13 +81,30 @@ def _zookeeper_problem(options: Mapping[str, str]) -> str | None:
     return None if "Mode:" in answer else f"no ZooKeeper on {port}"
 
 
+def readiness_problem(host: str, port: int) -> str | None:
+    """What the node's metrics listener says against it; None when it is ready."""
+    connection = http.client.HTTPConnection(_dialled(host), port, timeout=_ANSWER_S)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        told = answer.read(_REASONS_BYTES_MAX).decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        return f"{host}:{port}/readyz does not answer: {error}"
+    finally:
+        connection.close()
+    return None if answer.status == http.HTTPStatus.OK else told.replace("\n", "; ")
+
+
 def client_address(config: NodeConfig) -> Address:
     """Where a process beside the node reaches it without a password. Raises Failure."""
     for listener in config.listeners:
         if listener.listener != config.inter_broker_listener and listener.protocol == "PLAINTEXT":
-            host = listener.host
-            return (_LOOPBACK if host in ("", "0.0.0.0", "::") else host), listener.port  # noqa: S104
+            return _dialled(listener.host), listener.port
     raise Failure("no PLAINTEXT listener to ask")
+
+
+def _dialled(host: str) -> str:
+    return _LOOPBACK if host in ("", "0.0.0.0", "::") else host  # noqa: S104
 
 
 def _report_health(environment: Mapping[str, str]) -> int:

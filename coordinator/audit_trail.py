@@ -206,6 +206,11 @@ class AuditTrail:
         self._idle = asyncio.Event()
         self._idle.set()
 
+    @property
+    def waiting(self) -> int:
+        """Records that are accepted and not written yet."""
+        return self._accepted - self.written + self._removed_left
+
     def is_by_hand(self, caller: Caller, group: Group, member_id: str, generation: int) -> bool:
         """Whether a commit is an administrator's: by a tool of ours, or from outside the group."""
         if caller.tool is not None:
@@ -372,7 +377,7 @@ class AuditTrail:
             log.warning(
                 "answers before changes by hand are recorded: the audit topic cannot be written "
                 "waiting=%d",
-                self._accepted - self.written + self._removed_left,
+                self.waiting,
             )
             self._release_all()
 

@@ -124,6 +124,8 @@ class Loader(Generic[T, F, C]):
         """
         former = self.end(term.partition)
         load = _Load(term, self._loop.time(), state or former)
+        term.began = term.began or load.began
+        term.was_warm = load.state is not None and load.state.position >= 0
         self._loads[term.partition] = load
         self._continue(load)
 
@@ -215,6 +217,7 @@ class Loader(Generic[T, F, C]):
             assert load.state is not None
             seconds = self._loop.time() - load.began
             self.loads += 1
+            term.load_seconds = seconds
             self.seconds += seconds
             self.seconds_longest = max(self.seconds_longest, seconds)
             state, size = load.state, self._folding.size(contents)

@@ -77,6 +77,10 @@ class Standbys(Generic[F]):
     def __getitem__(self, partition: int) -> StandbyState[F]:
         return self._states[partition]
 
+    def states(self) -> list[tuple[int, StandbyState[F]]]:
+        """Every state that is kept here, by partition."""
+        return sorted(self._states.items())
+
     # -- roles -----------------------------------------------------------------------------------
 
     def role_changed(self, partition: int, former: StandbyState[F] | None = None) -> None:

@@ -45,17 +45,26 @@ class LeadershipTerm:
 
     __slots__ = (
         "attempts",
+        "began",
         "leader_epoch",
+        "load_seconds",
         "load_state",
         "loaded_end",
         "partition",
         "problem",
+        "was_warm",
     )
 
     def __init__(self, partition: int, leader_epoch: int) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.attempts = 0
+        self.began = 0.0
+        """When its load began, by the loop's clock; 0: not yet."""
+        self.load_seconds: float | None = None
+        """What its last load took; None before it was loaded."""
+        self.was_warm = False
+        """A standby had read the log before: little was left to be loaded."""
         self.loaded_end = 0
         """Where the log ended that was loaded: records below are of earlier terms."""
         self.load_state = LoadState.LOADING

@@ -42,6 +42,8 @@ class LastBeacon:
     """When it was received; never, once the node has said that it leaves."""
     received: float
     """When it was received, whatever it said."""
+    missed: int = 0
+    """Beacons of this incarnation that did not come, or came too late."""
 
 
 @dataclass(slots=True)
@@ -141,11 +143,13 @@ class FailureDetector:
                 return False
         elif known is not None and beacon.broker_epoch < known.broker_epoch:
             return False
-        now = self.clock()
+        now, missed = self.clock(), 0
+        if known is not None and beacon.incarnation == known.incarnation:
+            missed = known.missed + beacon.sequence - known.sequence - 1
         # A node that leaves gave up its lease before it said so: nobody waits T for it.
         at = -math.inf if beacon.is_leaving else now
         self._heard[beacon.node_id] = LastBeacon(
-            beacon.broker_epoch, beacon.incarnation, beacon.sequence, at, now
+            beacon.broker_epoch, beacon.incarnation, beacon.sequence, at, now, missed
         )
         if beacon.is_leaving:
             self.stop_echoing(beacon.node_id)
@@ -198,6 +202,13 @@ class FailureDetector:
         if heard is None or heard.broker_epoch != broker_epoch:
             return False
         return self.clock() - heard.at < self.times.timeout
+
+    def heard(self) -> dict[int, tuple[float, int]]:
+        """By node: seconds since its last beacon, and how many of its beacons were missed."""
+        now = self.clock()
+        return {
+            node: (now - last.received, last.missed) for node, last in sorted(self._heard.items())
+        }
 
     def was_heard_since(self, node_id: int, since: float) -> bool:
         """A beacon of this node came at ``since`` or later, by this node's clock."""

@@ -21,6 +21,9 @@ import math
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from barnabas.broker.runtime.sliding_minimum import SlidingMinimum
+
+LEAST_OVER_S: Final = 60
 FIRST_EPOCH: Final = 1
 """Of the first controller of a cluster: it has no predecessor whose leases could last."""
 
@@ -60,12 +63,23 @@ class TimedLease:
     stands still a laptop's lease would hold when it wakes, hours after another node took over.
     """
 
-    __slots__ = ("_clock", "_end", "_settled_epoch", "on_begun", "waiting", "was_held")
+    __slots__ = (
+        "_clock",
+        "_end",
+        "_least",
+        "_losses",
+        "_settled_epoch",
+        "on_begun",
+        "waiting",
+        "was_held",
+    )
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._end = -math.inf
         self._settled_epoch = FIRST_EPOCH
+        self._least = SlidingMinimum(LEAST_OVER_S)
+        self._losses = 0
         self.was_held = False
         """It was extended once: not holding now means lost, not never had.
 
@@ -80,6 +94,28 @@ class TimedLease:
     def end(self) -> float:
         """When it ends, by ``clock``."""
         return self._end
+
+    @property
+    def settled_epoch(self) -> int:
+        """The last controller epoch that is settled."""
+        return self._settled_epoch
+
+    @property
+    def losses(self) -> int:
+        """How often it ended, by itself or with the session, since the start."""
+        has_ended_by_itself = not self.holds() and self._end > -math.inf
+        return self._losses + has_ended_by_itself
+
+    def remaining(self) -> float:
+        """Seconds until it ends; 0 when it does not hold."""
+        return max(0.0, self._end - self._clock())
+
+    def least_remaining(self) -> float:
+        """The least that was left when it was extended, in the last LEAST_OVER_S seconds, or now.
+
+        How near the node came to losing it.
+        """
+        return min(self._least.least(self._clock()), self.remaining())
 
     def holds(self) -> bool:
         """The end has not come."""
@@ -121,6 +157,9 @@ class TimedLease:
         if end <= self._end:
             return
         did_hold = self.holds()
+        if self._end > -math.inf:
+            self._losses += not did_hold
+            self._least.observe(self._clock(), self.remaining())
         self._end = end
         self.was_held = True
         if not did_hold and self.holds():
@@ -129,4 +168,5 @@ class TimedLease:
 
     def drop(self) -> None:
         """End it now: the session is lost, or the node stops."""
+        self._losses += self._end > -math.inf
         self._end = -math.inf

@@ -94,6 +94,13 @@ class Liveness:
         return self.beacons is not None and self.beacons.votes
 
     @property
+    def lease_kind(self) -> str:
+        """What extends the lease: ``beacons``, ``session``, or ``none`` where it has no end."""
+        if self.lease is not self._timed:
+            return "none"
+        return "session" if self._is_by_session else "beacons"
+
+    @property
     def proofs(self) -> Latency | None:
         """How long proofs of the session take; None on a node that does not vote."""
         return None if self._entitlement is None else self._entitlement.proofs

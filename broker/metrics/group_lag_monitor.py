@@ -72,6 +72,8 @@ class LagReport:
     """Where the logs began and ended that some group reads."""
     beyond: int = 0
     """Committed offsets that were too many to have their lag found."""
+    at_ms: int | None = None
+    """When it was made, ms since 1970; None before the first round."""
 
 
 class GroupLagMonitor:
@@ -135,7 +137,7 @@ class GroupLagMonitor:
                 for topic_partition in lag.partitions
             }
         )
-        return LagReport(lags, bounds, beyond)
+        return LagReport(lags, bounds, beyond, self._now_ms())
 
     async def _look(self) -> tuple[list[GroupSummary], int]:
         groups: list[GroupSummary] = []

@@ -1,18 +1,21 @@
-"""The HTTP listener for metrics: GET /metrics, and nothing else.
+"""The HTTP listener for metrics and status: GET /metrics, and the pages that it is given.
 
 A scrape is made in slices, so that no request of a client waits for it; who asks at length, asks
-slowly or comes in crowds is sent away. Source: docs/spec/users.md §4 (slices of 2 ms).
+slowly or comes in crowds is sent away. Source: docs/spec/users.md §4 (slices of 2 ms);
+docs/spec/console.md §2.2 (pages, and who may read them).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Final
 
 from .exposition import CONTENT_TYPE
+from .http_answer import PLAIN, HttpRequest, Page, parse_head
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +29,25 @@ HEAD_BYTES_MAX: Final = 8192
 REQUEST_TIMEOUT_S: Final = 10.0
 """How long a peer may take to ask, and again to read each part of the answer."""
 _END_OF_HEAD: Final = b"\r\n\r\n"
-_PATHS: Final = ("/metrics", "/metrics/")
+_METRICS: Final = "/metrics"
+OPEN_PAGES: Final = ("/healthz", "/readyz")
+"""Answered to everybody: a prober has no token."""
+_NO_PAGES: Final[Mapping[str, Page]] = MappingProxyType({})
 
 
 class MetricsServer:
-    """Answers scrapes with whatever ``render`` yields, one connection a scrape."""
+    """Answers scrapes with whatever ``render`` yields, one connection a scrape.
 
-    def __init__(self, render: Render) -> None:
+    Without a ``token`` everybody may scrape, and read other pages from this machine only. With one
+    whoever asks from another machine has to show it.
+    """
+
+    def __init__(
+        self, render: Render, pages: Mapping[str, Page] = _NO_PAGES, token: str | None = None
+    ) -> None:
         self._render = render
+        self._pages = pages
+        self._token = token
         self._server: asyncio.Server | None = None
         self._peers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
@@ -81,15 +95,30 @@ class MetricsServer:
         except asyncio.LimitOverrunError:
             await _send(writer, _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
             return
-        method, path = _request_line(head)
-        if method not in ("GET", "HEAD"):
-            await _send(writer, _refusal(HTTPStatus.METHOD_NOT_ALLOWED))
-        elif path not in _PATHS:
-            await _send(writer, _refusal(HTTPStatus.NOT_FOUND))
-        else:
-            await _send(writer, _head(HTTPStatus.OK))
-            if method == "GET":
+        request = parse_head(head, _peer(writer))
+        refusal = self._refusal_of(request)
+        if refusal is not None:
+            await _send(writer, _refusal(refusal))
+        elif request.path.rstrip("/") == _METRICS:
+            await _send(writer, _head(HTTPStatus.OK, CONTENT_TYPE))
+            if request.method == "GET":
                 await self._write_metrics(writer)
+        else:
+            answer = await self._pages[request.path.rstrip("/")](request)
+            body = answer.body if request.method == "GET" else ""
+            await _send(writer, _head(answer.status, answer.content_type) + body)
+
+    def _refusal_of(self, request: HttpRequest) -> HTTPStatus | None:
+        path = request.path.rstrip("/")
+        if request.method not in ("GET", "HEAD"):
+            return HTTPStatus.METHOD_NOT_ALLOWED
+        if path != _METRICS and path not in self._pages:
+            return HTTPStatus.NOT_FOUND
+        if path in OPEN_PAGES or may_read(request, self._token):
+            return None
+        if self._token is not None:
+            return HTTPStatus.UNAUTHORIZED
+        return None if path == _METRICS else HTTPStatus.FORBIDDEN
 
     async def _write_metrics(self, writer: asyncio.StreamWriter) -> None:
         clock = asyncio.get_running_loop().time
@@ -105,22 +134,28 @@ class MetricsServer:
         await _send(writer, "".join(part))
 
 
-def _request_line(head: bytes) -> tuple[str, str]:
-    """Method and path, without what is asked behind the path."""
-    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
-    return method, rest.partition(" ")[0].partition("?")[0]
+def may_read(request: HttpRequest, token: str | None) -> bool:
+    """Whether who asks is told what is not for everybody."""
+    return request.is_local or (token is not None and request.shows(token))
 
 
-def _head(status: HTTPStatus) -> str:
+def _peer(writer: asyncio.StreamWriter) -> str:
+    address = writer.get_extra_info("peername")
+    return str(address[0]) if isinstance(address, tuple) else ""
+
+
+def _head(status: HTTPStatus, content_type: str) -> str:
     """The connection's end is the answer's: its length is not known before."""
+    challenge = "WWW-Authenticate: Bearer\r\n" if status == HTTPStatus.UNAUTHORIZED else ""
     return (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-        f"Content-Type: {CONTENT_TYPE}\r\nConnection: close\r\n\r\n"
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n{challenge}"
+        f"Content-Type: {content_type}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
     )
 
 
 def _refusal(status: HTTPStatus) -> str:
-    return f"{_head(status)}{status.phrase}\n"
+    why = "set metrics.token" if status == HTTPStatus.FORBIDDEN else status.phrase
+    return f"{_head(status, PLAIN)}{why}\n"
 
 
 async def _send(writer: asyncio.StreamWriter, text: str) -> None:

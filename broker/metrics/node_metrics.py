@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from barnabas.broker.authorizer.access_control import AccessControl
@@ -30,6 +31,7 @@ from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Cluster
 from barnabas.client.connection.sasl_login import SaslLogin
 from barnabas.client.tls.tls_settings import TlsSettings
+from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.transactions.service import TransactionCoordinator
 from barnabas.protocol.settings import declared
@@ -38,8 +40,10 @@ from .access_control_families import access_control_families
 from .exposition import family
 from .group_families import coordinator_families, group_families
 from .group_lag_monitor import GroupLagMonitor
+from .group_status import BadQuery, group_page
+from .http_answer import HttpAnswer, HttpRequest, json_answer
 from .liveness_families import liveness_families
-from .metrics_server import MetricsServer
+from .metrics_server import MetricsServer, may_read
 from .node_families import (
     connection_families,
     controller_families,
@@ -49,6 +53,9 @@ from .node_families import (
     replica_families,
     request_families,
 )
+from .node_sampler import NodeSampler
+from .node_status import node_status
+from .readiness import ServingState, reasons_against
 from .request_meter import MeteredDispatcher, RequestMeter
 from .security_families import audit_families, authentication_families
 from .tls_families import tls_families
@@ -62,6 +69,9 @@ class MetricsSources:
 
     config: NodeConfig
     node_id: int
+    cluster_id: str
+    zookeeper: ZooKeeper
+    serving: ServingState
     listeners: Listeners
     replicas: ReplicaManager
     isr_manager: IsrManager
@@ -93,10 +103,18 @@ class NodeMetrics:
 
     def __init__(self, settings: MetricsSettings) -> None:
         self._settings = settings
-        self._server = MetricsServer(self.render)
+        pages = {
+            "/status": self._status,
+            "/status/groups": self._group_status,
+            "/healthz": self._health,
+            "/readyz": self._readiness,
+        }
+        self._server = MetricsServer(self.render, pages, settings.token)
         self._meters: Mapping[str, RequestMeter] = {}
         self._metrics_sources: MetricsSources | None = None
         self._lag_monitor: GroupLagMonitor | None = None
+        self._sampler: NodeSampler | None = None
+        self._started_ms = 0
         self._loop_lag = LoopLag()
         self._is_asked = asyncio.Event()
 
@@ -113,6 +131,13 @@ class NodeMetrics:
         if self._settings.address is None:
             return
         self._metrics_sources = sources
+        self._started_ms = sources.now_ms()
+        self._sampler = NodeSampler(
+            sources.zookeeper,
+            [directory.path for directory in sources.logs.directories],
+            lambda: sources.controller.context is not None,
+            sources.now_ms,
+        )
         self._lag_monitor = GroupLagMonitor(
             sources.groups.registry,
             partial(_client, sources),
@@ -124,8 +149,9 @@ class NodeMetrics:
     async def run(self) -> None:
         """Look at the loop, and from the first scrape on at groups and their lag."""
         async with asyncio.TaskGroup() as tasks:
-            if self._settings.address is not None:
+            if self._sampler is not None:
                 tasks.create_task(self._loop_lag.run(), name="lag of the loop")
+                tasks.create_task(self._sampler.run(), name="samples for metrics")
             await self._is_asked.wait()
             assert self._lag_monitor is not None
             await self._lag_monitor.run()
@@ -133,6 +159,44 @@ class NodeMetrics:
     async def close(self) -> None:
         """Answer nobody any more."""
         await self._server.close()
+
+    async def _status(self, request: HttpRequest) -> HttpAnswer:
+        del request
+        assert self._metrics_sources is not None, "opened"
+        assert self._sampler is not None, "opened"
+        return json_answer(
+            await node_status(
+                self._metrics_sources, self._sampler, self._loop_lag.latency, self._started_ms
+            )
+        )
+
+    async def _group_status(self, request: HttpRequest) -> HttpAnswer:
+        assert self._metrics_sources is not None, "opened"
+        assert self._lag_monitor is not None, "opened"
+        self._is_asked.set()
+        now_ms = self._metrics_sources.now_ms()
+        try:
+            return json_answer(group_page(self._lag_monitor.result, request.query, now_ms))
+        except BadQuery as problem:
+            return HttpAnswer(HTTPStatus.BAD_REQUEST, f"{problem}\n")
+
+    async def _health(self, request: HttpRequest) -> HttpAnswer:
+        """That it is answered at all is the answer: the loop runs."""
+        del request
+        return HttpAnswer(HTTPStatus.OK, "ok\n")
+
+    async def _readiness(self, request: HttpRequest) -> HttpAnswer:
+        node, sampler = self._metrics_sources, self._sampler
+        assert node is not None, "opened"
+        assert sampler is not None, "opened"
+        found = reasons_against(
+            node.serving, sampler, node.liveness, node.groups, node.transactions
+        )
+        reasons = list(found)
+        if not reasons:
+            return HttpAnswer(HTTPStatus.OK, "ready\n")
+        told = reasons if may_read(request, self._settings.token) else ["not ready"]
+        return HttpAnswer(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{why}\n" for why in told))
 
     def render(self) -> Iterator[str]:
         """One scrape, line by line; an empty line is a place to pause."""

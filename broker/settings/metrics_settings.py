@@ -21,7 +21,21 @@ class MetricsSettings:
     """What the listener for metrics does."""
 
     listener: str | None = setting(
-        "metrics.listener", None, "host:port that answers GET /metrics; unset: no metrics"
+        "metrics.listener",
+        None,
+        "host:port that answers GET /metrics, /status, /healthz and /readyz; unset: none of them",
+    )
+    advertised_listener: str | None = setting(
+        "metrics.advertised.listener",
+        None,
+        "host:port at which others reach it, for those who read the node's settings; unset: as it "
+        "is bound",
+    )
+    token: str | None = setting(
+        "metrics.token",
+        None,
+        "what is to be shown as bearer token from other machines; unset: they may scrape only",
+        is_secret=True,
     )
     lag_interval_ms: int = setting(
         "metrics.lag.interval.ms", 10_000, "how often groups and their lag are looked at", least=100
@@ -36,6 +50,9 @@ class MetricsSettings:
     def __post_init__(self) -> None:
         if self.listener is not None and _address(self.listener) is None:
             raise ConfigError(f"metrics.listener={self.listener}: must be host:port")
+        told = self.advertised_listener
+        if told is not None and _address(told) is None:
+            raise ConfigError(f"metrics.advertised.listener={told}: must be host:port")
         try:
             re.compile(self.partitions_regex or "")
         except re.error as error:

@@ -248,7 +248,7 @@ def zookeeper_hosts(connect: str) -> list[str]:
 
 def _metrics(config: NodeConfig) -> Iterator[Finding]:
     address = config.metrics.address
-    if address is not None and not is_loopback(address[0]):
+    if address is not None and not is_loopback(address[0]) and config.metrics.token is None:
         name = declared_name(MetricsSettings, "listener")
         reason = "whoever reaches it reads the names of topics and groups: it asks for no login"
         yield Finding(Grade.OPEN, name, reason, f"{name}=127.0.0.1:{address[1]}")
