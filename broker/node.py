@@ -145,10 +145,11 @@ class Node:
         self._cleaner = self._build_cleaner()
         self._controlled_shutdown = self._build_controlled_shutdown()
         self._metrics = NodeMetrics(config.metrics)
-        self._serving = ServingState(
-            is_registered=lambda: self._registration is not None and self._registration.is_held
-        )
+        self._serving = ServingState(self._is_registered)
         self._connect_callbacks()
+
+    def _is_registered(self) -> bool:
+        return self._registration is not None and self._registration.is_held
 
     def _build_access_control(self) -> AccessControl | None:
         """None where no authorizer is configured: then nothing is asked for any request."""
