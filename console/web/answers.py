@@ -5,6 +5,7 @@ Source: docs/spec/console.md §2.1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -14,7 +15,9 @@ from starlette.responses import HTMLResponse, Response
 from .console_settings import ConsoleSettings
 from .page import Page, View, as_csv, as_json
 from .pages.navigation import NAVIGATION, section_of
+from .pages.records import record_row
 from .query import Query
+from .records.matching import ShownRecord
 from .render import environment, times
 from .session import Session
 from .watch.reading import now_ms
@@ -43,6 +46,18 @@ class Answers:
             status = page.status if page.status >= 400 else 404
             return Response("this page has no table\n", status, media_type="text/plain")
         return self._html(request, view.session, page, view.query, path)
+
+    def record_rows(self, request: Request, topic: str, records: Sequence[ShownRecord]) -> str:
+        """Rows of the table of records, for a stream."""
+        zone = zone_of(request.cookies.get("zone", ""))
+        return (
+            environment()
+            .get_template("record_rows.html")
+            .render(
+                records=[record_row(record) for record in records], topic=topic,
+                **times(zone, now_ms()),
+            )
+        )  # fmt: skip
 
     def message(
         self, request: Request, session: Session | None, status: int, text: str

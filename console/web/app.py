@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from barnabas.client.client_config import ClientConfig
@@ -26,11 +26,15 @@ from .forms import BadForm, check_token, read_form
 from .logins import SESSION_COOKIES, Logins
 from .page import FORMATS, Page, PageFunction, View
 from .pages.actions import ACTIONS, Action
+from .pages.records import STREAM_PATH, tail_of
 from .pages.registry import PAGES
 from .query import BadQuery, Query
+from .records.filter_syntax import BadFilter
+from .records.matching import ShownRecord
 from .render import assets
 from .security import SecurityMiddleware
 from .session import Session
+from .streams import MEDIA_TYPE, Streams
 from .watch.reading import FAILURES, now_ms
 from .zones import zone_names, zone_of
 
@@ -51,6 +55,7 @@ class Console:
         self.settings = settings
         self.logins = Logins(bootstrap, config, settings)
         self.answers = Answers(bootstrap, settings)
+        self.streams = Streams()
         self.app = Starlette(routes=self._routes(), lifespan=self._lifespan)
         self.app.add_middleware(SecurityMiddleware, settings=settings)
 
@@ -63,6 +68,7 @@ class Console:
             Route("/preferences", self._posted(self._set_preferences), methods=["POST"]),
             Route("/static/{name}", _static),
             Route(VALUE_PATH, self._download),
+            Route(STREAM_PATH, self._stream),
         ]
         for path, function in PAGES.items():
             routes += [
@@ -81,6 +87,7 @@ class Console:
         try:
             yield
         finally:
+            self.streams.closing.set()
             await self.logins.close()
 
     async def _home(self, request: Request) -> Response:
@@ -122,6 +129,27 @@ class Console:
         if session is None:
             return self._to_login(request, "bytes")
         return await value_download(self._view(request, session, VALUE_PATH))
+
+    async def _stream(self, request: Request) -> Response:
+        session = await self.logins.session_of(request)
+        if session is None:
+            return self._to_login(request, "stream")
+        if not self.streams.has_room:
+            return Response("too many streams\n", 503, {"retry-after": "10"})
+        view = self._view(request, session, STREAM_PATH)
+        try:
+            tail = await tail_of(view)
+        except (BadQuery, BadFilter) as problem:
+            return Response(f"{problem}\n", 400, media_type="text/plain")
+        except FAILURES as failure:
+            return Response(f"{failure}\n", 502, media_type="text/plain")
+        topic = view.query.required("topic")
+
+        def rows_of(records: list[ShownRecord]) -> str:
+            return self.answers.record_rows(request, topic, records)
+
+        events = self.streams.events(tail, rows_of, lambda: self.logins.is_live(session))
+        return StreamingResponse(events, media_type=MEDIA_TYPE)
 
     def _acting(self, path: str, action: Action) -> Callable[..., Awaitable[Response]]:
         """What a form of a page does: a page that says what came of it, or where that stands."""

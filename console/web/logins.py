@@ -82,6 +82,12 @@ class Logins:
         await self._close_ended()
         return found
 
+    def is_live(self, session: Session) -> bool:
+        """Whether a session has not ended; to ask keeps it no longer alive."""
+        if session is self._anybody:
+            return True
+        return self._sessions.find(session.id, is_used=False) is session
+
     async def log_in(self, request: Request, form: Mapping[str, str]) -> Session | LoginRefused:
         """A new session for who proves who he is."""
         address = request.client.host if request.client else ""

@@ -5,8 +5,10 @@ Source: docs/spec/console.md §3 (technology).
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -36,7 +38,8 @@ def serve(
     console = Console(bootstrap, config, settings)
     with _listening(settings) as listener:
         announce(login_url(console, settings, listener.getsockname()[1]))
-        server = uvicorn.Server(
+        server = _Server(
+            console,
             uvicorn.Config(
                 console.app,
                 log_level="warning",
@@ -49,9 +52,29 @@ def serve(
                 ssl_certfile=settings.certificate,
                 ssl_keyfile=settings.key,
                 lifespan="on",
-            )
+            ),
         )
         server.run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Ends all streams when a signal comes: uvicorn would wait for them until its patience ends."""
+
+    def __init__(self, console: Console, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._console = console
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn does."""
+        self._loop = asyncio.get_running_loop()
+        await super().serve(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal: end streams, then as uvicorn does."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._console.streams.closing.set)
+        super().handle_exit(sig, frame)
 
 
 def login_url(console: Console, settings: ConsoleSettings, port: int) -> str:

@@ -66,7 +66,7 @@ def _passes(view: View, listing: GroupListing, standing: Standing | None) -> boo
     idle_days = query.number("idle", 0, 0, 36_500)
     if not idle_days:
         return True
-    last = standing.row()["last_commit_ms"] if standing is not None else None
+    last = standing.summary["last_commit_ms"] if standing is not None else None
     return last is not None and view.now_ms - last > idle_days * DAY_MS
 
 
@@ -77,7 +77,7 @@ def _verdict(standing: Standing) -> str:
 def _sort_values(
     listings: Mapping[str, GroupListing], known: Mapping[str, Standing]
 ) -> dict[str, SortKey]:
-    rows = {name: standing.row() for name, standing in known.items()}
+    rows = {name: standing.summary for name, standing in known.items()}
 
     def of(column: str) -> SortKey:
         return lambda name: rows[name][column] if name in rows else None

@@ -66,7 +66,7 @@ def worst_first(standings: list[Standing]) -> list[Standing]:
 
 
 def _badness(standing: Standing) -> tuple[int, float, int]:
-    row = standing.row()
+    row = standing.summary
     return standing.verdict or 0, row["seconds"] or 0.0, row["lag"]
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.groups.time_arguments import datetime_ms
 from barnabas.console.web.page import Page, View
-from barnabas.console.web.query import BadQuery, Query
+from barnabas.console.web.query import BadQuery, Query, url_of
 from barnabas.console.web.records.decoding import DECODERS, Decoded
 from barnabas.console.web.records.filter_syntax import BadFilter, parse
 from barnabas.console.web.records.matching import ShownRecord, matcher_of
@@ -25,6 +25,7 @@ from barnabas.console.web.records.scan import (
     scan_back,
     scan_forward,
 )
+from barnabas.console.web.records.tail import Tail
 from barnabas.console.web.watch.log_ends import EARLIEST, LATEST, look_up
 from barnabas.console.web.watch.log_ends import Found as Offsets
 from barnabas.protocol.messages import metadata
@@ -36,7 +37,8 @@ COLUMNS: Final = (
     "partition", "offset", "timestamp_ms", "key", "value", "key_kind", "value_kind", "bytes",
     "headers",
 )  # fmt: skip
-FROM: Final = ("newest", "oldest", "offset", "time")
+FROM: Final = ("newest", "oldest", "offset", "time", "live")
+STREAM_PATH: Final = "/records/stream"
 _OFFSET_MOST: Final = 2**63 - 1
 
 
@@ -54,9 +56,10 @@ async def page(view: View) -> Page:
         seconds = time.monotonic() - began
     except (BadFilter, BadQuery) as error:
         problem = str(error)
-    rows = [_row(record) for record in found.records]
+    rows = [record_row(record) for record in found.records]
     next_url = None
-    if not found.is_done and found.cursor:
+    is_live = view.query.text("from") == "live"
+    if not found.is_done and found.cursor and not is_live:
         next_url = view.query.url(at=json.dumps(found.cursor, separators=(",", ":")))
     model = {
         "topic": name,
@@ -70,6 +73,7 @@ async def page(view: View) -> Page:
         "seconds": seconds,
         "is_done": found.is_done,
         "is_masked": view.settings.masks.of(name) is not None,
+        "stream_url": url_of(STREAM_PATH, view.query.given) if is_live and not problem else None,
         "unread": [
             {"partition": number, "why": why} for number, why in sorted(found.problems.items())
         ],
@@ -79,6 +83,18 @@ async def page(view: View) -> Page:
         rows=[{**row, "headers": json.dumps(row["headers"])} for row in rows],
         next_url=next_url, is_live=False,
     )  # fmt: skip
+
+
+async def tail_of(view: View) -> Tail:
+    """What follows the topic of the query from now on; raises BadFilter, BadQuery, KafkaError."""
+    name = view.query.required("topic")
+    topic = ((await view.watch.catalogue.topics.read()).value or {}).get(name)
+    if topic is None:
+        raise BadQuery(f"there is no topic {name}")
+    places = _places(view.query, topic)
+    tail = Tail(view.watch.admin.cluster, question_of(view, name), places)
+    await tail.start()
+    return tail
 
 
 def question_of(view: View, topic: str) -> Question:
@@ -110,7 +126,7 @@ async def _found(view: View, topic: metadata.TopicResult) -> Found:
     if begin not in FROM:
         raise BadQuery(f"from must be one of {', '.join(FROM)}")
     cursor = _cursor(view.query)
-    if begin == "newest":
+    if begin in ("newest", "live"):
         at = {number: _between(cursor.get(number, ends[number]), starts[number], ends[number])
               for number in known}  # fmt: skip
         found = await scan_back(cluster, question, at, starts)
@@ -177,7 +193,8 @@ def _cursor(query: Query) -> dict[int, int]:
     return found
 
 
-def _row(record: ShownRecord) -> dict[str, Any]:
+def record_row(record: ShownRecord) -> dict[str, Any]:
+    """A record in a list, for programs and templates."""
     return {
         "partition": record.partition,
         "offset": record.offset,

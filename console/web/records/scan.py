@@ -161,7 +161,7 @@ async def _try(reading: Awaitable[None], part: _Part, found: Found) -> None:
 async def _forward(
     cluster: Cluster, question: Question, part: _Part, budget: _Budget, size: int
 ) -> None:
-    data, following = await _fetched(cluster, part.place, part.at, part.limit, size)
+    data, following = await fetched(cluster, part.place, part.at, part.limit, size)
     for record in data:
         await _look(question, part, record, budget)
     part.at = following
@@ -172,7 +172,7 @@ async def _back(cluster: Cluster, question: Question, part: _Part, budget: _Budg
     lower = max(part.limit, part.at - max(WINDOW, question.count))
     window = _Part(part.place, lower, part.at)
     while window.at < window.limit:
-        data, window.at = await _fetched(cluster, part.place, window.at, window.limit, FETCH_BYTES)
+        data, window.at = await fetched(cluster, part.place, window.at, window.limit, FETCH_BYTES)
         for record in data:
             await _look(question, window, record, budget)
         while len(window.found) > question.count:
@@ -187,10 +187,10 @@ async def _look(question: Question, part: _Part, record: Record, budget: _Budget
         await asyncio.sleep(0)
     shown = question.shown(part.place.partition, record)
     if question.matches(shown):
-        part.found.append(_shortened(shown))
+        part.found.append(shortened(shown))
 
 
-async def _fetched(
+async def fetched(
     cluster: Cluster, place: TopicPartition, at: int, limit: int, size: int
 ) -> tuple[list[Record], int]:
     """Records from ``at`` on and below ``limit``, and where the next fetch begins."""
@@ -245,7 +245,7 @@ def _result(
     return found
 
 
-def _shortened(record: ShownRecord) -> ShownRecord:
+def shortened(record: ShownRecord) -> ShownRecord:
     """What a list shows of it: large values would be kept for nothing."""
     return replace(record, key=_cut(record.key), value=_cut(record.value))
 
@@ -261,5 +261,5 @@ def _header_text(data: bytes | None) -> str | None:
 
 async def record_at(cluster: Cluster, place: TopicPartition, offset: int) -> Record | None:
     """The record at this offset; None where there is none (any more). Raises KafkaError."""
-    found, _ = await _fetched(cluster, place, offset, offset + 1, FETCH_BYTES)
+    found, _ = await fetched(cluster, place, offset, offset + 1, FETCH_BYTES)
     return found[0] if found else None

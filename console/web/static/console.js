@@ -17,6 +17,27 @@
     all[row].querySelector("a")?.focus({ preventScroll: true });
   };
 
+  const follow = (table) => {
+    let source = null;
+    const note = document.querySelector("[data-note]");
+    const say = (text) => { if (note) note.textContent = text; };
+    const open = () => {
+      source = new EventSource(table.dataset.live);
+      source.addEventListener("open", () => say("What is written from now on appears at the top."));
+      source.addEventListener("error", () => say("The stream is interrupted; it is tried again."));
+      source.addEventListener("note", (event) => say(event.data));
+      source.addEventListener("rows", (event) => {
+        table.insertAdjacentHTML("afterbegin", event.data);
+        while (table.rows.length > 500) table.deleteRow(-1);
+      });
+    };
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) { source?.close(); source = null; } else if (!source) { open(); }
+    });
+    open();
+  };
+  document.querySelectorAll("[data-live]").forEach(follow);
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
     if (waitsForLetter) {

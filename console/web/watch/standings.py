@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
@@ -33,7 +34,7 @@ NOTES: Final = {
 _NAMED_MOST: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Standing:
     """How one group stands; ``has_history`` is False while nothing can be said of a verdict."""
 
@@ -68,6 +69,11 @@ class Standing:
 
     def row(self) -> dict[str, Any]:
         """The group in a list, for programs and templates."""
+        return dict(self.summary)
+
+    @cached_property
+    def summary(self) -> Mapping[str, Any]:
+        """The same, made once: lists of thousands of groups are sorted by it."""
         lag = GroupLag(self.group, self.partitions)
         return {
             "name": self.group.group,

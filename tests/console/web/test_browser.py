@@ -32,6 +32,7 @@ pytestmark = pytest.mark.browser
 GROUP = "billing"
 TOPIC = "invoices"
 OTHER = "shipping"
+LIVE = "events"
 RECORDS = 120
 PARAMETERS = {
     "/topic": f"?name={TOPIC}",
@@ -58,6 +59,7 @@ def filled(
 ) -> Deployment:
     """A topic with records, a group that is stuck at its beginning, and one that is well."""
     create_topic(cluster, Own(), TOPIC, 3, 3)
+    create_topic(cluster, Own(), LIVE, 1, 3)
     with SyncProducer(cluster.bootstrap) as producer:
         for number in range(RECORDS):
             value = {"invoice": number, "customer": {"id": f"c-{number % 7}"}, "total": number * 3}
@@ -165,6 +167,21 @@ def test_keys_lead_to_pages_and_rows(chrome: Browser, console: str, cookies: Any
         window.page.keyboard.press("j")
         window.page.keyboard.press("Enter")
         window.page.wait_for_url("**/group?name=*")
+
+
+def test_what_is_written_from_now_on_appears_by_itself(
+    chrome: Browser, console: str, cookies: Any, filled: Deployment
+) -> None:
+    with chrome.window(cookies=cookies) as window:
+        window.open(f"{base_of(console)}/records?topic={LIVE}&from=live")
+        window.page.wait_for_selector("text=What is written from now on appears at the top")
+        with subprocess.Popen(
+            [sys.executable, "-m", "barnabas.console", "produce", LIVE, "written <i>now</i>",
+             "--bootstrap", filled.bootstrap]
+        ) as sender:  # fmt: skip
+            assert sender.wait(60) == 0
+        window.page.wait_for_selector("tbody tr:first-child:has-text('written <i>now</i>')")
+        assert window.complaints == []
 
 
 def test_colours_and_the_time_zone_are_the_readers_choice(
