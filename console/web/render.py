@@ -90,7 +90,7 @@ def url(path: str, **parameters: Any) -> str:
 
 
 def times(zone: Zone, now_ms: int) -> dict[str, Any]:
-    """What templates say times with: ``when`` a point, ``ago`` how long that is gone."""
+    """What templates say times with: a point, how long that is gone, the time of the day."""
 
     def when(at_ms: int | None) -> Markup:
         if at_ms is None:
@@ -111,7 +111,10 @@ def times(zone: Zone, now_ms: int) -> dict[str, Any]:
             return f"in {span((at_ms - now_ms) / 1000)}"
         return f"{span(max(0, now_ms - at_ms) // 1000)} ago" if now_ms - at_ms >= 1000 else "now"
 
-    return {"when": when, "ago": ago}
+    def clock(at_ms: int) -> str:
+        return zone.text(at_ms)[11:19]
+
+    return {"when": when, "ago": ago, "clock": clock}
 
 
 @cache

@@ -24,6 +24,7 @@ _BELOW: Final[Mapping[str, str]] = {
     "/group": "/groups",
     "/change": "/groups",
     "/barrier": "/groups",
+    "/timeline": "/groups",
     "/changed": "/history",
     "/undo": "/history",
 }

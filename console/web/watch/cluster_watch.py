@@ -22,11 +22,14 @@ from .rates import Rates
 from .reading import Source, Sources
 from .standings import Standing, standing_of
 from .survey import Survey, readable_histories
+from .timeline import Timeline, timeline_of
 
 HOT_S: Final = 2.0
 HISTORY_RECORDS_MAX: Final = 100_000
 AUDIT_S: Final = 5.0
 LISTS_S: Final = 5.0
+TIMELINE_S: Final = 20.0
+"""It asks each leader some two dozen times."""
 AUDIT_MOST: Final = 5_000
 """The latest changes that are kept in memory."""
 
@@ -44,6 +47,9 @@ class ClusterWatch:
         """Those on somebody's screen."""
         self.rough_groups: Sources[str, Standing] = Sources(self._rough, HOT_S)
         """Rows of lists: without the look at commits, which a list cannot pay for each row."""
+        self.timelines: Sources[str, Timeline] = Sources(
+            lambda name: timeline_of(self.admin, name), TIMELINE_S, most=50
+        )
         self.audit: Source[list[AuditRecord]] = Source(self._audit, AUDIT_S)
         self.transactions: Source[list[TransactionListing]] = Source(
             self.admin.list_transactions, LISTS_S
@@ -72,8 +78,8 @@ class ClusterWatch:
     @property
     def _sources(self) -> Sequence[Source[Any] | Sources[Any, Any]]:
         return (
-            self.groups, self.rough_groups, self.audit, self.transactions, self.acls, self.users,
-            self.quotas,
+            self.groups, self.rough_groups, self.timelines, self.audit, self.transactions,
+            self.acls, self.users, self.quotas,
         )  # fmt: skip
 
     async def _standing(self, name: str) -> Standing:

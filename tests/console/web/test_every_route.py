@@ -36,6 +36,7 @@ PARAMETERS: Final = {
     "/undo": "?change={change}",
     "/changed": "?change={change}",
     "/records": "?topic={topic}",
+    "/timeline": "?group={group}",
     "/barrier": "?group={group}&since=1&at=%7B%22{topic}%22:%7B%220%22:1%7D%7D",
     "/record": "?topic={topic}&partition=0&offset=0",
     "/alter": "?topic={topic}&setting=retention.ms&value=1000",

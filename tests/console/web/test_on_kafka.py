@@ -28,6 +28,7 @@ PARAMETERS = {
     "/records": f"?topic={TOPIC}",
     "/record": f"?topic={TOPIC}&partition=0&offset=0",
     "/group": f"?name={GROUP}",
+    "/timeline": f"?group={GROUP}",
     "/barrier": f"?group={GROUP}",
     "/change": f"?group={GROUP}&way=to-latest",
     "/undo": "?change=none",

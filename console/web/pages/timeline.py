@@ -1,0 +1,89 @@
+"""The timeline of a group: committed, end and lag as lines, and a mark for each change by hand.
+
+Source: docs/spec/console.md §1 (timeline).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from barnabas.console.web.page import Page, View
+from barnabas.console.web.plots import place_of, plot
+from barnabas.console.web.watch.timeline import Point
+from barnabas.protocol.audit_topic import AuditRecord
+
+from .not_found import not_found
+
+COLUMNS: Final = ("at_ms", "committed", "end", "lag", "partitions")
+MARKS_MOST: Final = 50
+
+
+async def page(view: View) -> Page:
+    """The last day at most, as far as the offsets topic still remembers it."""
+    group = view.query.required("group")
+    standing = (await view.watch.groups.read(group)).value
+    if standing is None or not standing.group.exists:
+        return not_found(view, "group", group, view.watch.groups.source(group).known().problem)
+    reading = await view.watch.timelines.read(group)
+    audit = await view.watch.audit.read()
+    found = reading.value
+    points = found.points if found is not None else []
+    marks = changes_of(group, audit.value or [])
+    rows = [_row(point) for point in points]
+    model = {
+        "group": group,
+        "reading": reading.state(),
+        "points": rows,
+        "partitions": found.partitions if found is not None else 0,
+        "all_partitions": found.all if found is not None else 0,
+        "marks": marks,
+        "plots": _plots(points, marks),
+    }
+    return Page(
+        title=f"Timeline of {group}", template="timeline.html", model=model, columns=COLUMNS,
+        rows=rows,
+    )  # fmt: skip
+
+
+def changes_of(group: str, records: Sequence[AuditRecord]) -> list[dict[str, Any]]:
+    """The changes of a group by hand, each once, the newest first."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records:
+        if record.group != group or not record.change:
+            continue
+        known = found.setdefault(
+            record.change,
+            {"change": record.change, "time_ms": record.time_ms, "reason": record.reason,
+             "principal": record.principal, "host": record.host, "offsets": 0},
+        )  # fmt: skip
+        known["offsets"] += 1
+    return list(found.values())[:MARKS_MOST]
+
+
+def _row(point: Point) -> dict[str, Any]:
+    return {
+        "at_ms": point.at_ms, "committed": point.committed, "end": point.end, "lag": point.lag,
+        "partitions": point.partitions,
+    }  # fmt: skip
+
+
+def _plots(points: Sequence[Point], marks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not points:
+        return []
+    times = [point.at_ms for point in points]
+    offsets = plot(
+        times,
+        [("end", [point.end for point in points]),
+         ("committed", [point.committed for point in points])],
+        from_zero=False,
+    )  # fmt: skip
+    lag = plot(times, [("lag", [point.lag for point in points])], from_zero=True)
+    for plotted, label in ((offsets, "offsets"), (lag, "lag, records")):
+        plotted["label"] = label
+        plotted["marks"] = [
+            {**mark, "x": x}
+            for mark in marks
+            if (x := place_of(plotted, times, mark["time_ms"])) is not None
+        ]
+    return [lag, offsets]
