@@ -15,10 +15,12 @@ from kazoo.exceptions import NoAuthError
 
 from barnabas.client.classic.classic_config import ClassicConfig
 from barnabas.client.classic.consumer_connector import ConsumerConnector
+from barnabas.client.errors import KafkaError
 from barnabas.console.__main__ import main
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.development.ports import free_ports
 from barnabas.console.development.zookeeper_security import ZooKeeperSecurity
+from barnabas.protocol.errors import ErrorCode
 from benchmarks.barnabas_node import barnabas_node
 from benchmarks.server_process import ServerProcess
 from tests.harness import znodes
@@ -199,6 +201,56 @@ def znode_command(nodes: Nodes, config: Path, command: str) -> None:
     )
     words = ["zookeeper", command, "--execute", "--command-config", str(config)]
     assert main(words) == 0
+
+
+def test_nodes_whose_znodes_another_identity_took_say_so_and_go_on_serving_what_they_lead(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path, topic: str
+) -> None:
+    """NoAuth ends the controller's office and changes of ISRs, loudly; it is no missing znode."""
+    nodes = Nodes(tmp_path, zookeeper.hosts + "/taken", 2)
+    try:
+        for number in (1, 2):
+            nodes.start(number, {})
+        eventually(
+            lambda: len(znodes.registered_brokers(nodes.zookeeper)) == 2,
+            within_s=START_S,
+        )
+        Own().create_topic(nodes.bootstrap, topic, 1, 2)
+        load = SteadyLoad(nodes.bootstrap, topic)
+        load.start()
+        load.reach(RECORDS)
+        znode_command(nodes, tmp_path / "tool.properties", "secure")
+        with pytest.raises(KafkaError) as refused:
+            Own().create_topic(nodes.bootstrap, f"{topic}-2", 1, 2)
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        eventually(
+            lambda: any("gave up being controller" in _log(nodes, number) for number in (1, 2)),
+            within_s=START_S,
+            what="the end of the office",
+        )
+        load.reach(RECORDS)
+        sent = load.end()
+        found = Own().read(nodes.bootstrap, topic, {0: 0})
+        assert [record.value for record in found] == sent
+        assert "All nodes need one identity" in _log(nodes, 1) + _log(nodes, 2)
+        znode_command(nodes, tmp_path / "tool.properties", "open")
+        eventually(
+            lambda: _creates(nodes, f"{topic}-3"), within_s=START_S, what="a controller again"
+        )
+    finally:
+        nodes.stop()
+
+
+def _log(nodes: Nodes, number: int) -> str:
+    return (nodes.directory / str(number) / "node.log").read_text()
+
+
+def _creates(nodes: Nodes, topic: str) -> bool:
+    try:
+        Own().create_topic(nodes.bootstrap, topic, 1, 2)
+    except KafkaError as error:
+        return error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    return True
 
 
 @pytest.mark.nightly
