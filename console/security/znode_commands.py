@@ -19,7 +19,6 @@ from barnabas.console.command_line.output import note, print_json, print_table
 from barnabas.console.command_line.zookeeper_options import (
     add_zookeeper_option,
     ask_zookeeper,
-    zookeeper_of,
 )
 
 from .znode_owners import ROOT, WalkResult, owners, walk
@@ -42,10 +41,9 @@ def add_znode_commands(commands: Any) -> None:
         when.add_argument("--execute", action="store_true", help="do it; without this only show it")
         when.add_argument("--dry-run", action="store_true", help="only show it, as is the default")
         sub.add_argument(
-            "--root",
+            "--keep-root",
             action="store_true",
-            help="the root of ZooKeeper, too, where the cluster has no path of its own: nothing "
-            "else may live in that ZooKeeper",
+            help="leave the root of the cluster's tree as it is, where others live in it, too",
         )
         sub.add_argument(
             "--timeout-ms",
@@ -59,7 +57,7 @@ def add_znode_commands(commands: Any) -> None:
 
 def run_znode_command(chosen: argparse.Namespace) -> int:
     """Show what is to be changed, or change it; 1 where ZooKeeper refuses some of it."""
-    servers, properties = zookeeper_of(chosen), command_config(chosen)
+    properties = command_config(chosen)
     is_open = chosen.command == "open"
     has_certificate = properties.zookeeper_tls.keystore_location is not None
     mine = owners(properties.zookeeper_login.identity(), has_certificate=has_certificate)
@@ -68,23 +66,21 @@ def run_znode_command(chosen: argparse.Namespace) -> int:
             "nobody would own the znodes: say who the nodes are, by --command-config with "
             "zookeeper.jaas.config, zookeeper.jaas.file or zookeeper.ssl.keystore.location"
         )
-    has_path = bool(servers.partition("/")[2].strip("/"))
     result = ask_zookeeper(
         chosen,
         lambda session: walk(
             session,
             is_open=is_open,
             mine=mine,
-            with_root=has_path or chosen.root,
+            with_root=not chosen.keep_root,
             execute=chosen.execute,
         ),
     )
     _tell(chosen, result)
-    if not is_open and not has_path and not chosen.root:
+    if not is_open and chosen.keep_root:
         note(
-            f"{ROOT} stays everybody's: whoever reaches ZooKeeper may delete and create what "
-            "stands directly below it, /controller for one. Say --root where no others use this "
-            "ZooKeeper, or give the cluster a path in zookeeper.connect"
+            f"{ROOT} stays as it is: whoever may change it deletes and creates what is below it, "
+            "/controller for one. Give the cluster a path in zookeeper.connect"
         )
     return 1 if result.refused else 0
 

@@ -281,6 +281,8 @@ async def test_a_tree_is_given_to_the_nodes_and_back_and_nothing_without_execute
     code, said = await run("secure")
     assert (code, "dry run: nothing was changed" in said) == (0, True)
     assert await nobody.acl("/controller") == OPEN
+    code, said = await run("secure", "--keep-root")
+    assert (code, "/ stays as it is" in said) == (0, True)
     code, said = await run("secure", "--execute", "--json")
     assert code == 0
     changed = json.loads(said)["changed"]
