@@ -10,7 +10,7 @@ from typing import Final
 
 from barnabas.protocol.settings import setting
 
-_SECRET: Final = "delegation.token.secret.key"  # noqa: S105 - a name
+SECRET: Final = "delegation.token.secret.key"  # noqa: S105 - a name
 _DAY_MS: Final = 24 * 3600 * 1000
 
 
@@ -19,13 +19,13 @@ class DelegationTokenSettings:
     """Tokens that stand for a login; off without a secret."""
 
     secret_key: str | None = setting(
-        _SECRET,
+        SECRET,
         None,
         "makes delegation tokens, alike on all nodes; unset: there are none",
         is_secret=True,
     )
     master_key: str | None = setting(
-        "delegation.token.master.key", None, f"former name of {_SECRET}", is_secret=True
+        "delegation.token.master.key", None, f"former name of {SECRET}", is_secret=True
     )
     lifetime_ms_max: int = setting(
         "delegation.token.max.lifetime.ms",

@@ -17,11 +17,13 @@ from barnabas.protocol.acl import ANONYMOUS
 from barnabas.protocol.settings import declared
 
 from .authorizer_settings import ACL_AUTHORIZER, CLASS_NAME, SUPER_USERS, UNLISTED
+from .delegation_token_settings import SECRET as TOKEN_SECRET
 from .endpoints import Endpoint, is_loopback, parse_protocol_map
 from .listener_settings import PREFIX, of_listener
 from .metrics_settings import MetricsSettings
 from .name_validation import unsupported_setting
 from .node_settings import NetworkSettings
+from .oauthbearer_settings import UNSECURED
 from .sasl_settings import NODES_MECHANISM, PLAIN
 from .ssl_settings import CLIENT_AUTH, TLS_PROTOCOLS
 from .unsupported_settings import Treatment
@@ -180,6 +182,20 @@ def _nodes(config: NodeConfig) -> Iterator[Finding]:
         yield Finding(Grade.OPEN, name, reason, f"{name}=https")
 
 
+def _tokens(config: NodeConfig) -> Iterator[Finding]:
+    secret = config.delegation_tokens.secret.decode()
+    if secret and _is_guessable(secret):
+        reason = "who guesses it logs in as the owner of any delegation token"
+        remedy = f"{TOKEN_SECRET}=... (openssl rand -hex 32; the same on every node)"
+        yield Finding(Grade.OPEN, TOKEN_SECRET, reason, remedy)
+    for endpoint in config.listeners:
+        terms = config.listener_sasl.get(endpoint.listener)
+        if terms is not None and terms.oauthbearer is not None and terms.oauthbearer.is_unsecured:
+            name = _as_given(config.values, endpoint.listener, UNSECURED)
+            reason = f"whoever connects to {endpoint} is whoever he says: nobody signs his token"
+            yield Finding(Grade.OPEN, name, reason, f"{name}=false")
+
+
 def _is_guessable(secret: str) -> bool:
     is_short = len(secret) < SECRET_CHARACTERS_MIN or len(set(secret)) < _DIFFERENT_MIN
     return is_short or secret.lower() in KNOWN_SECRETS
@@ -289,6 +305,7 @@ _RULES: Final[tuple[Callable[[NodeConfig], Iterator[Finding]], ...]] = (
     _certificates_of_clients,
     _logins,
     _nodes,
+    _tokens,
     _rights,
     _versions,
     _zookeeper,

@@ -10,6 +10,7 @@ import pytest
 from barnabas.broker.settings.dynamic_settings import scope_of
 from barnabas.broker.settings.node_config import NodeConfig, load
 from barnabas.broker.settings.oauthbearer_settings import ALGORITHMS, OAuthBearerSettings
+from barnabas.broker.settings.security_review import Grade, settings_review
 from barnabas.protocol.settings import ConfigError, declared
 
 OWN = "listener.name.users."
@@ -126,3 +127,17 @@ def test_nodes_do_not_prove_themselves_by_tokens() -> None:
     }
     with pytest.raises(ConfigError, match=r"nodes prove cluster\.secret"):
         config(GOOD | inner)
+
+
+def test_what_a_review_finds_of_tokens() -> None:
+    """Tokens that nobody signs, and a key of delegation tokens that can be guessed."""
+    unsecured = f"{OWN}{NAMES}unsecured.enable"
+    given = {unsecured: "true", "delegation.token.secret.key": "changeme"}
+    found = {one.name: one for one in settings_review(config(given))}
+    assert found[unsecured].grade is Grade.OPEN
+    assert found[unsecured].remedy == f"{unsecured}=false"
+    assert found["delegation.token.secret.key"].grade is Grade.OPEN
+    assert "changeme" not in repr(found)
+    good = GOOD | {"delegation.token.secret.key": "9f86d081884c7d659a2feaa0c55ad015"}
+    names = {one.name for one in settings_review(config(good))}
+    assert not names & {unsecured, f"{NAMES}unsecured.enable", "delegation.token.secret.key"}
