@@ -118,7 +118,9 @@ class MetadataHandler:
         )
 
     def _with_operations(self, call: Call, topic: metadata.TopicResult) -> metadata.TopicResult:
-        if call.request.include_topic_authorized_operations and not topic.error_code:
+        # Of topics that are not there as well, as in Kafka; but not where names are hidden.
+        is_shown = bool(topic.name) and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if call.request.include_topic_authorized_operations and is_shown:
             assert topic.name is not None, "known"
             topic.topic_authorized_operations = (
                 TOPIC_OPERATIONS

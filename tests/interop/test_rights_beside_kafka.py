@@ -16,7 +16,14 @@ import pytest
 from barnabas.broker.authorizer.authorizer import NODES_MAY
 from barnabas.broker.handlers.authorization import MATRIX
 from barnabas.protocol import api
-from barnabas.protocol.acl import CLUSTER_NAME, AclBinding, Permission, ResourceType
+from barnabas.protocol.acl import (
+    CLUSTER_NAME,
+    EVERYBODY,
+    AclBinding,
+    Operation,
+    Permission,
+    ResourceType,
+)
 from barnabas.protocol.codec.wire import schema_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import api_versions
@@ -119,7 +126,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
     entries = [entry for case in CASES for entry in case.entries]
     for user in (ROOT_USER, NODE_USER):
         entries += (_denied(entry) for entry in everything(f"User:{user}"))
-    entries += _rights_of_a_node()
+    entries += [*_rights_of_a_node(), *_of_everybody()]
     users = [*(case.user for case in CASES), LIKE_A_NODE]
     with compared_servers(tmp_path_factory.mktemp("rights"), users, entries) as (ours, kafka):
         both = Compared(ours, kafka)
@@ -136,6 +143,18 @@ def _rights_of_a_node() -> Iterator[AclBinding]:
         name = CLUSTER_NAME if kind is ResourceType.CLUSTER else "*"
         for operation in operations:
             yield allow(kind, name, operation, principal=f"User:{LIKE_A_NODE}")
+
+
+SHARED: Final = "shared"
+BARRED: Final = "barred"
+
+
+def _of_everybody() -> Iterator[AclBinding]:
+    """What all may read, who has not logged in included; and what nobody may, whatever he has."""
+    topic = ResourceType.TOPIC
+    yield allow(topic, SHARED, Operation.READ, principal=EVERYBODY)
+    yield allow(topic, BARRED, Operation.ALL, principal="User:nothing")
+    yield allow(topic, BARRED, Operation.READ, principal=EVERYBODY, permission=Permission.DENY)
 
 
 def concerned(asked: Asked) -> Iterator[str]:
@@ -160,6 +179,30 @@ def test_every_cell_is_answered_as_kafka_answers_it_or_explained(
             unexplained.append(f"{who}: {cell.ours}, and Kafka {cell.kafka}")
         else:
             compared.used.add(difference.name)
+    assert not unexplained, "\n".join(unexplained[:5])
+
+
+ABOUT_TOPICS: Final = tuple(
+    one for one in (*ASKED, *MORE) if one.request("a") != one.request("b") and not one.is_internal
+)
+
+
+@pytest.mark.parametrize("asked", ABOUT_TOPICS, ids=[one.label for one in ABOUT_TOPICS])
+@pytest.mark.parametrize("topic", [SHARED, BARRED])
+def test_what_is_said_of_everybody_holds_for_each_and_for_strangers(
+    compared: Compared, topic: str, asked: Asked
+) -> None:
+    """S41, S42: no implication of a denial; the topics are not there, which only some are told."""
+    unexplained = []
+    for who in ("nothing", "topic_0", STRANGER, ROOT_USER):
+        request = asked.request(topic)
+        answers = [
+            compared.answer(server, who, request, asked.version)
+            for server in (compared.ours, compared.kafka)
+        ]
+        cell = Cell(asked.label, who, answers[0], answers[1], is_served=True)
+        if answers[0] != answers[1] and explained(cell) is None:
+            unexplained.append(f"{who}: {answers[0]}, and Kafka {answers[1]}")
     assert not unexplained, "\n".join(unexplained[:5])
 
 
@@ -240,6 +283,22 @@ def test_who_is_denied_is_not_told_what_exists(
             if is_refused and answers[0] != renamed(answers[1], missing, there):
                 told.append(f"{server.name}, {case.user}: {answers}")
     assert not told, "\n".join(told[:5])
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind"), FOUND, ids=[f"{asked.label}, {kind.word}" for asked, kind in FOUND]
+)
+def test_who_may_do_all_is_told_of_what_is_absent_as_kafka_tells_it(
+    compared: Compared, asked: Asked, kind: ResourceType
+) -> None:
+    held = asked.group if kind is ResourceType.GROUP else PAIRS[kind][0]
+    request = named(asked.request(TOPIC), held, "absent")
+    ours, kafka = (
+        compared.answer(server, "all", request, asked.version)
+        for server in (compared.ours, compared.kafka)
+    )
+    if ours != kafka:
+        assert explained(Cell(asked.label, "all", ours, kafka, is_served=True)), (ours, kafka)
 
 
 def is_denied(asked: Asked, case: Case) -> bool:
