@@ -56,8 +56,9 @@ class Console:
         self.logins = Logins(bootstrap, config, settings)
         self.answers = Answers(bootstrap, settings)
         self.streams = Streams()
-        self.app = Starlette(routes=self._routes(), lifespan=self._lifespan)
-        self.app.add_middleware(SecurityMiddleware, settings=settings)
+        self.routed = Starlette(routes=self._routes(), lifespan=self._lifespan)
+        # Around all of it: Starlette's own answer to a failure of ours carries the headers, too.
+        self.app = SecurityMiddleware(self.routed, settings)
 
     def _routes(self) -> list[Route]:
         routes = [

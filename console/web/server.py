@@ -22,6 +22,8 @@ from .console_settings import ConsoleSettings
 
 GRACE_S: Final = 2
 KEEP_ALIVE_S: Final = 30
+CONNECTIONS_MOST: Final = 1_000
+"""One more is answered 503."""
 _BACKLOG: Final = 128
 
 
@@ -47,6 +49,7 @@ def serve(
                 server_header=False,
                 proxy_headers=settings.is_behind_proxy,
                 forwarded_allow_ips="*" if settings.is_behind_proxy else None,
+                limit_concurrency=CONNECTIONS_MOST,
                 timeout_graceful_shutdown=GRACE_S,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 ssl_certfile=settings.certificate,

@@ -66,7 +66,7 @@ async def reader_of(
     place = tempfile.TemporaryDirectory(prefix="barnabas-undo-")
     known = {"undo_directory": Path(place.name), **settings}
     console = Console(bootstrap, config, ConsoleSettings(**known))
-    transport = httpx.ASGITransport(console.app)
+    transport = httpx.ASGITransport(console.app, raise_app_exceptions=False)
     with place:
         async with _opened(console, transport) as reader:
             if is_in and console.settings.auth == "token":
@@ -77,7 +77,7 @@ async def reader_of(
 @asynccontextmanager
 async def _opened(console: Console, transport: httpx.ASGITransport) -> AsyncIterator[Reader]:
     async with (
-        console.app.router.lifespan_context(console.app),
+        console.routed.router.lifespan_context(console.routed),
         httpx.AsyncClient(transport=transport, base_url=ORIGIN) as http,
     ):
         yield Reader(console, http)

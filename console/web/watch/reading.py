@@ -71,12 +71,17 @@ class Source(Generic[T]):
         self._asking: asyncio.Task[None] | None = None
 
     async def read(self) -> Reading[T]:
-        """What is known, asked for anew when it is due; never raises for what the cluster says."""
+        """What is known, asked for anew when it is due; never raises for what the cluster says.
+
+        A first look waits for the answer, later ones for PATIENCE_S.
+        """
         if self._asking is None and time.monotonic() >= self._due:
             self._asking = asyncio.create_task(self._renew(), name="console source")
-        if self._asking is not None:
+        if (asking := self._asking) is not None:
             patience = None if self._at_ms is None else PATIENCE_S
-            await asyncio.wait([self._asking], timeout=patience)
+            await asyncio.wait([asking], timeout=patience)
+            if asking.done() and not asking.cancelled():
+                asking.result()  # what the cluster says is caught; a mistake of ours is told
         return Reading(self._value, self._at_ms, self._problem)
 
     def known(self) -> Reading[T]:

@@ -79,6 +79,9 @@ class Survey:
                 self.problem = None
             except FAILURES as error:
                 self.problem = problem_of(error, self.problem.since_ms if self.problem else None)
+            except Exception as error:
+                log.exception("a round of the sweep failed")
+                self.problem = problem_of(error, self.problem.since_ms if self.problem else None)
             await asyncio.sleep(PAUSE_S)
             if time.monotonic() - self._looked_at > LOOKED_AT_S:
                 self._wanted.clear()

@@ -233,7 +233,7 @@ def paths(reader: Reader, method: str | None = None) -> list[str]:
     """Every route of the console, or those that answer a method."""
     return [
         route.path
-        for route in reader.console.app.routes
+        for route in reader.console.routed.routes
         if isinstance(route, Route) and (method is None or method in (route.methods or ()))
     ]
 
@@ -256,6 +256,20 @@ async def test_no_secret_stands_in_any_answer(
         )
         for secret in secrets:
             assert secret not in told
+
+
+async def test_a_failure_of_ours_is_answered_with_all_headers_and_without_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def broken(view: View) -> Page:
+        raise ZeroDivisionError(SECRET)
+
+    monkeypatch.setattr(app, "PAGES", {**PAGES, "/topics": broken})
+    async with reader_of(NOWHERE) as reader:
+        answer = await reader.get("/topics")
+    assert answer.status_code == 500
+    assert answer.headers["content-security-policy"] == CSP
+    assert SECRET not in answer.text
 
 
 async def test_a_cluster_that_nobody_answers_for_leaves_no_page_blank() -> None:
