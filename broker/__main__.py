@@ -25,6 +25,7 @@ from barnabas.protocol.settings import ConfigError
 
 from . import daemon
 from .runtime import gc_tuning, thread_switching
+from .runtime.json_log import JsonFormatter
 from .security.file_review import check_files
 from .settings.node_config import NodeConfig, load
 from .settings.properties import (
@@ -66,6 +67,10 @@ def main(
     except OSError as error:
         sys.stderr.write(f"barnabas: {describe_os_error(error)}\n")
         return MISUSED
+    if config.node.log_format == "json":
+        node_id = config.node.broker_id
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonFormatter(node_id if node_id >= 0 else None))
     for warning in (*config.warnings, *unread_files(os.environ)):
         log.warning("%s", warning)
     thread_switching.shorten_switch_interval()

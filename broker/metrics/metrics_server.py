@@ -16,6 +16,8 @@ from typing import Final
 
 from .exposition import CONTENT_TYPE
 from .http_answer import PLAIN, HttpRequest, Page, parse_head
+from .open_metrics import CONTENT_TYPE as OPEN_TYPE
+from .open_metrics import is_wanted, open_metrics
 
 log = logging.getLogger(__name__)
 
@@ -100,9 +102,11 @@ class MetricsServer:
         if refusal is not None:
             await _send(writer, _refusal(refusal))
         elif request.path.rstrip("/") == _METRICS:
-            await _send(writer, _head(HTTPStatus.OK, CONTENT_TYPE))
+            is_open = is_wanted(request.headers.get("accept", ""))
+            await _send(writer, _head(HTTPStatus.OK, OPEN_TYPE if is_open else CONTENT_TYPE))
             if request.method == "GET":
-                await self._write_metrics(writer)
+                lines = self._render()
+                await self._write_metrics(writer, open_metrics(lines) if is_open else lines)
         else:
             answer = await self._pages[request.path.rstrip("/")](request)
             body = answer.body if request.method == "GET" else ""
@@ -120,11 +124,11 @@ class MetricsServer:
             return HTTPStatus.UNAUTHORIZED
         return None if path == _METRICS else HTTPStatus.FORBIDDEN
 
-    async def _write_metrics(self, writer: asyncio.StreamWriter) -> None:
+    async def _write_metrics(self, writer: asyncio.StreamWriter, lines: Iterator[str]) -> None:
         clock = asyncio.get_running_loop().time
         part: list[str] = []
         until = clock() + SLICE_S
-        for line in self._render():
+        for line in lines:
             part.append(line)
             if clock() >= until:
                 await _send(writer, "".join(part))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +25,20 @@ from .request_meter import BOUNDS_S, RequestMeter
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NO_LEADER: Final = -1
+_START_FIELD: Final = 19
+"""Of /proc/self/stat, behind the name in brackets: ticks from the boot to the start."""
+
+
+def _start_time() -> float:
+    """When this process started, in seconds since 1970."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[_START_FIELD]) / os.sysconf(
+        "SC_CLK_TCK"
+    )
+    return time.time() - age_s
+
+
+_STARTED_S: Final = _start_time()
 
 Row = tuple[str, Literal["counter", "gauge"], str, int | float]
 
@@ -36,6 +51,7 @@ def process_families() -> Iterator[str]:
     yield from rows(
         "process",
         ("cpu_seconds_total", "counter", "CPU time.", usage.ru_utime + usage.ru_stime),
+        ("start_time_seconds", "gauge", "When it started, seconds since 1970.", _STARTED_S),
         ("resident_memory_bytes", "gauge", "Resident memory.", resident),
         ("open_fds", "gauge", "Open files and sockets.", files),
     )
@@ -125,12 +141,16 @@ def replica_families(hosted: Iterable[Partition], sets: IsrManager) -> Iterator[
         ("isr_shrinks_total", "counter", "In-sync sets that lost a replica.", sets.shrinks),
         ("isr_expands_total", "counter", "In-sync sets that won a replica.", sets.expands),
     )
-    yield from family(
-        "barnabas_topic_end_offset_sum",
-        "counter",
-        "Ends of the logs led here, all partitions of a topic together.",
-        (({"topic": topic}, count) for topic, count in sorted(ends.items())),
-    )
+    for name, meaning in (
+        ("total", "Ends of the logs led here, all partitions of a topic together."),
+        ("sum", "Former name of barnabas_topic_end_offset_total."),
+    ):
+        yield from family(
+            f"barnabas_topic_end_offset_{name}",
+            "counter",
+            meaning,
+            (({"topic": topic}, count) for topic, count in sorted(ends.items())),
+        )
 
 
 def log_families(logs: LogManager) -> Iterator[str]:

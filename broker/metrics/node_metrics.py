@@ -37,10 +37,16 @@ from barnabas.coordinator.transactions.service import TransactionCoordinator
 from barnabas.protocol.settings import declared
 
 from .access_control_families import access_control_families
-from .exposition import family
 from .group_families import coordinator_families, group_families
 from .group_lag_monitor import GroupLagMonitor
 from .group_status import BadQuery, group_page
+from .health_families import (
+    directory_families,
+    lease_families,
+    node_info,
+    standby_families,
+    zookeeper_families,
+)
 from .http_answer import HttpAnswer, HttpRequest, json_answer
 from .liveness_families import liveness_families
 from .metrics_server import MetricsServer, may_read
@@ -58,6 +64,7 @@ from .node_status import node_status
 from .readiness import ServingState, reasons_against
 from .request_meter import MeteredDispatcher, RequestMeter
 from .security_families import audit_families, authentication_families
+from .slow_request_log import SlowRequestLog
 from .tls_families import tls_families
 from .transaction_coordinator_families import transaction_coordinator_families
 from .transaction_families import marker_families, producer_families, verification_families
@@ -120,9 +127,11 @@ class NodeMetrics:
 
     def dispatcher(self, tasks: asyncio.TaskGroup) -> Dispatcher:
         """The node's dispatcher: one that counts, if anybody wants to know."""
-        if self._settings.address is None:
+        limit_ms = self._settings.slow_request_ms
+        if self._settings.address is None and limit_ms is None:
             return Dispatcher(tasks)
-        metered = MeteredDispatcher(tasks)
+        slow = None if limit_ms is None else SlowRequestLog(limit_ms)
+        metered = MeteredDispatcher(tasks, slow=slow)
         self._meters = metered.meters
         return metered
 
@@ -200,17 +209,13 @@ class NodeMetrics:
 
     def render(self) -> Iterator[str]:
         """One scrape, line by line; an empty line is a place to pause."""
-        node, lag_monitor = self._metrics_sources, self._lag_monitor
+        node, lag_monitor, sampler = self._metrics_sources, self._lag_monitor, self._sampler
         assert node is not None, "opened"
         assert lag_monitor is not None, "opened"
+        assert sampler is not None, "opened"
         self._is_asked.set()
         result = lag_monitor.result
-        yield from family(
-            "barnabas_node",
-            "gauge",
-            "1, with who this is.",
-            [({"node": node.node_id, "roles": ",".join(node.config.node.node_roles)}, 1)],
-        )
+        yield from node_info(node.node_id, ",".join(node.config.node.node_roles))
         yield from process_families()
         yield from duty_families({"loop": self._loop_lag.latency, **node.duties})
         yield from request_families(self._meters, node.listeners.connections())
@@ -227,6 +232,10 @@ class NodeMetrics:
         yield from producer_families(node.replicas, node.now_ms(), timeout_max_ms)
         yield from controller_families(node.controller.context, node.controller.epoch)
         yield from liveness_families(node.liveness, node.controller)
+        yield from lease_families(node.liveness, node.node_id)
+        yield from zookeeper_families(sampler)
+        yield from directory_families(sampler)
+        yield from standby_families(node.groups)
         yield from coordinator_families(node.groups, result)
         yield from transaction_coordinator_families(node.transactions, node.now_ms())
         yield from group_families(result, self._settings)

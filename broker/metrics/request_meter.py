@@ -16,6 +16,8 @@ from typing import Any, Final
 from barnabas.broker.handlers.call import Call, Handler, Peer, PendingResponse
 from barnabas.broker.net.dispatch import Dispatcher, Route
 
+from .slow_request_log import WAIT_BY_DESIGN, SlowRequestLog
+
 BOUNDS_S: Final = (0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0)
 """The last bucket of :attr:`RequestMeter.buckets` has no bound."""
 
@@ -42,38 +44,57 @@ class MeteredDispatcher(Dispatcher):
     """A dispatcher whose routes count; ``meters`` by the name of the API."""
 
     def __init__(
-        self, tasks: asyncio.TaskGroup, clock: Callable[[], float] = time.perf_counter
+        self,
+        tasks: asyncio.TaskGroup,
+        clock: Callable[[], float] = time.perf_counter,
+        slow: SlowRequestLog | None = None,
     ) -> None:
+        """``slow`` is told of every request that does not wait by design."""
         super().__init__(tasks)
         self.meters: dict[str, RequestMeter] = {}
         self._clock = clock
+        self._slow = slow
 
     def _route(self, key_and_version: int, peer: Peer) -> Route | None:
         route = super()._route(key_and_version, peer)
         if route is not None:
             meter = self.meters.setdefault(route.name, RequestMeter())
+            if self._slow is not None and route.name not in WAIT_BY_DESIGN:
+                route.handler = self._noticed(route.handler, route.name, self._slow)
             route.handler = self._timed(route.handler, meter)
             _count_bytes(route, meter)
         return route
 
     def _timed(self, handler: Handler, meter: RequestMeter) -> Handler:
-        clock = self._clock
+        return _with_duration(handler, self._clock, lambda call, seconds: meter.observe(seconds))
 
-        def timed(call: Call) -> Any:
-            began = clock()
-            answer = None
-            try:
-                answer = handler(call)
-            finally:
-                if type(answer) is PendingResponse and not answer.is_resolved:
-                    answer.add_done_callback(lambda _: meter.observe(clock() - began))
-                elif type(answer) is CoroutineType:
-                    answer = _awaited(answer, lambda: meter.observe(clock() - began))
-                else:
-                    meter.observe(clock() - began)
-            return answer
+    def _noticed(self, handler: Handler, api: str, slow: SlowRequestLog) -> Handler:
+        def notice(call: Call, seconds: float) -> None:
+            slow.notice(api, call, seconds)
 
-        return timed
+        return _with_duration(handler, self._clock, notice)
+
+
+def _with_duration(
+    handler: Handler, clock: Callable[[], float], told: Callable[[Call, float], None]
+) -> Handler:
+    """``handler``, and ``told`` how many seconds each answer took."""
+
+    def timed(call: Call) -> Any:
+        began = clock()
+        answer = None
+        try:
+            answer = handler(call)
+        finally:
+            if type(answer) is PendingResponse and not answer.is_resolved:
+                answer.add_done_callback(lambda _: told(call, clock() - began))
+            elif type(answer) is CoroutineType:
+                answer = _awaited(answer, lambda: told(call, clock() - began))
+            else:
+                told(call, clock() - began)
+        return answer
+
+    return timed
 
 
 async def _awaited(answer: Coroutine[Any, Any, Any], over: Callable[[], None]) -> Any:

@@ -43,6 +43,21 @@ class MetricsSettings:
     partitions_regex: str | None = setting(
         "metrics.partitions.regex", None, "groups whose metrics go by partition"
     )
+    groups_regex: str | None = setting(
+        "metrics.groups.regex", None, "groups that have metrics of their own; unset: all"
+    )
+    groups_worst: int | None = setting(
+        "metrics.groups.worst",
+        None,
+        "so many groups at most have them, the worst by verdict, seconds and lag; unset: all",
+        least=0,
+    )
+    slow_request_ms: int | None = setting(
+        "slow.request.log.ms",
+        None,
+        "requests that take longer are logged, those that wait by design (Fetch, JoinGroup) not",
+        least=1,
+    )
     compat: tuple[str, ...] = setting(
         "metrics.compat", (), "names of other exporters, beside ours", choices=DIALECTS
     )
@@ -53,16 +68,23 @@ class MetricsSettings:
         told = self.advertised_listener
         if told is not None and _address(told) is None:
             raise ConfigError(f"metrics.advertised.listener={told}: must be host:port")
-        try:
-            re.compile(self.partitions_regex or "")
-        except re.error as error:
-            text = self.partitions_regex
-            raise ConfigError(f"metrics.partitions.regex={text}: {error}") from None
+        for name, text in (
+            ("metrics.partitions.regex", self.partitions_regex),
+            ("metrics.groups.regex", self.groups_regex),
+        ):
+            try:
+                re.compile(text or "")
+            except re.error as error:
+                raise ConfigError(f"{name}={text}: {error}") from None
 
     @property
     def address(self) -> tuple[str, int] | None:
         """Where to listen, port 0 for any; None when nothing is to be told."""
         return None if self.listener is None else _address(self.listener)
+
+    def names(self, group: str) -> bool:
+        """Whether ``group`` has metrics of its own."""
+        return self.groups_regex is None or re.fullmatch(self.groups_regex, group) is not None
 
     def names_partitions_of(self, group: str) -> bool:
         """Whether each partition of ``group`` is told by itself."""

@@ -6,10 +6,14 @@ Source: docs/spec/cluster.md §5.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from barnabas.protocol.settings import setting
 
 ROLES = ("broker", "coordinator")
+
+
+LOG_FORMATS: Final = ("text", "json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,9 @@ class NodeSettings:
     )
     reserved_broker_max_id: int = setting(
         "reserved.broker.max.id", 1000, "generated ids start above this", least=0
+    )
+    log_format: str = setting(
+        "log.format", "text", "of the node's own log: lines of text, or JSON", choices=LOG_FORMATS
     )
     broker_rack: str | None = setting("broker.rack", None, "told to clients and other nodes")
     node_roles: tuple[str, ...] = setting(

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
+from prometheus_client import parser as text
+from prometheus_client.openmetrics import parser as openmetrics
 
 from barnabas.client import SyncConsumer, SyncProducer
 from barnabas.console.container import readiness_problem
@@ -19,7 +21,7 @@ from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
-SETTINGS = {**STEADY, "metrics.lag.interval.ms": "200"}
+SETTINGS = {**STEADY, "metrics.lag.interval.ms": "200", "log.format": "json"}
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +134,35 @@ def test_the_settings_of_a_node_tell_where_its_status_is_and_no_token(cluster: C
     assert told["metrics.listener"].value == cluster.node(2).metrics
     assert told["metrics.advertised.listener"].value is None
     assert told["metrics.token"].is_sensitive
+
+
+def scraped(cluster: Cluster, node: int, accept: str) -> str:
+    asked = urllib.request.Request(
+        f"http://{cluster.node(node).metrics}/metrics", headers={"Accept": accept}
+    )
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        return str(answer.read().decode())
+
+
+def families(parser: Any, scrape: str) -> list[Any]:
+    return list(parser.text_string_to_metric_families(scrape))
+
+
+def test_a_scrape_is_understood_in_both_formats_by_the_reference_parsers(cluster: Cluster) -> None:
+    plain = families(text, scraped(cluster, 1, "text/plain"))
+    opened = families(
+        openmetrics, scraped(cluster, 1, "application/openmetrics-text; version=1.0.0")
+    )
+    lost = {one.name for one in plain} - {one.name for one in opened}
+    assert lost == {"barnabas_topic_end_offset_sum", "barnabas_node_info"}  # one is a kind of info
+    told = {one.name for one in opened}
+    assert {"barnabas_lease_losses", "barnabas_zookeeper_seconds", "barnabas_zookeeper_up"} <= told
+    assert {"barnabas_log_directory_free_bytes", "barnabas_standby_behind_records"} <= told
+
+
+def test_the_log_is_json_once_the_settings_were_read(cluster: Cluster) -> None:
+    lines = [json.loads(line) for line in cluster.node(1).log.read_text().splitlines()]
+    (serving,) = [line for line in lines if line["event"] == "serving"]
+    assert serving["node"] == 1
+    assert serving["fields"]["node"] == 1
+    assert serving["logger"] == "barnabas.broker.node"

@@ -114,8 +114,8 @@ def told_in_the_manual() -> set[str]:
     for cell in re.findall(r"^\| (`[^|]+`) \|", PAGE.read_text(), re.MULTILINE):
         for name in re.findall(r"`([^`]+)`", cell):
             found |= set(spelled_out(name))
-    # Of these the text below the table tells.
-    return found | {"node", "offsets_without_lag"}
+    # Of this the text below the table tells.
+    return found | {"offsets_without_lag"}
 
 
 def spelled_out(name: str) -> Iterator[str]:

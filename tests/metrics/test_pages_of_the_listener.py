@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from http import HTTPStatus
 from typing import Any
 
 import pytest
 
+from barnabas.broker.metrics.group_families import group_families
 from barnabas.broker.metrics.group_lag_monitor import GroupLag, LagReport, PartitionLag
 from barnabas.broker.metrics.group_status import BadQuery, group_page
 from barnabas.broker.metrics.http_answer import HttpAnswer, HttpRequest, parse_head
 from barnabas.broker.metrics.metrics_server import MetricsServer, may_read
+from barnabas.broker.settings.metrics_settings import MetricsSettings
 from barnabas.client.cluster import TopicPartition
 from barnabas.coordinator.group_health import Verdict
 from barnabas.coordinator.group_state import GroupState
 from barnabas.coordinator.group_summary import GroupSummary, OffsetSummary
 from barnabas.coordinator.lag import Lag
+from barnabas.protocol.settings import ConfigError
 from tests.metrics.test_metrics_server import HOST, asked
 
 TOKEN = "4711"
@@ -163,3 +167,26 @@ def test_a_row_has_what_a_list_of_groups_shows() -> None:
 def test_a_query_that_makes_no_sense_is_refused(query: dict[str, str]) -> None:
     with pytest.raises(BadQuery):
         group_page(REPORT, query, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, {"billing", "kitchen", "pantry", "shipping"}),
+        ({"groups_regex": "(kitchen|pan.*)"}, {"kitchen", "pantry"}),
+        ({"groups_worst": 2}, {"billing", "shipping"}),
+        ({"groups_worst": 1, "groups_regex": ".*n.*y"}, {"pantry"}),
+        ({"groups_worst": 0}, set()),
+        ({"groups_worst": 99}, {"billing", "kitchen", "pantry", "shipping"}),
+    ],
+)
+def test_of_many_groups_some_have_metrics_of_their_own(
+    settings: dict[str, Any], told: set[str]
+) -> None:
+    lines = "".join(group_families(REPORT, MetricsSettings(**settings)))
+    assert set(re.findall(r'group_members{group="(\w+)"}', lines)) == told
+
+
+def test_a_regular_expression_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"metrics\.groups\.regex"):
+        MetricsSettings(groups_regex="(")
