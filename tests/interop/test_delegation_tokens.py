@@ -34,6 +34,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.zookeeper import token_znodes
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness import znodes
+from tests.harness.go_clients import FRANZ
 from tests.harness.kafka_peers import kafka_peer
 from tests.harness.kafka_tools import CONSUMER, PRODUCER, Tool
 from tests.harness.waiting import eventually
@@ -194,6 +195,17 @@ def test_our_own_client_writes_and_reads_by_a_token_made_at_another_node(
     ended = partial(comes_in, cluster, login, first)
     cluster.administered(lambda admin: admin.expire_delegation_token(token.hmac), port=second)
     eventually(lambda: not ended())
+
+
+def test_franz_go_logs_in_by_a_token(cluster: Tokens) -> None:
+    token = cluster.administered(lambda admin: admin.create_delegation_token())
+    login = {"User": token.token_id, "Password": token.password}
+    for port in cluster.ports:
+        eventually(partial(comes_in, cluster, login_of(token), port))
+        (topics,) = FRANZ.run("login", f"{LOOPBACK}:{port}", **login)
+        assert TOPIC in topics
+    with pytest.raises(AssertionError, match="SASL_AUTHENTICATION_FAILED"):
+        FRANZ.run("login", cluster.users, **login | {"Password": "guess"})
 
 
 def test_who_logged_in_by_a_token_or_not_at_all_makes_none(cluster: Tokens) -> None:

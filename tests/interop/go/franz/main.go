@@ -39,6 +39,7 @@ var commands = map[string]func(context.Context, lines.Arguments){
 	"commit-on":      commitOn,
 	"copy":           copyOn,
 	"fence":          fence,
+	"login":          login,
 }
 
 func main() {

@@ -32,6 +32,9 @@ type Arguments struct {
 	Offsets     map[int32]int64
 	Target      string
 	Id          string
+	User        string
+	Password    string
+	Token       string
 }
 
 // Seeds are the addresses to begin with.

@@ -42,6 +42,7 @@ var commands = map[string]func(lines.Arguments){
 	"commit-on":      commitOn,
 	"copy":           copyOn,
 	"fence":          fence,
+	"login":          login,
 }
 
 func main() {
