@@ -132,6 +132,8 @@ class ClientConfig(TlsSettings):
                 raise ConfigError("sasl.username: must be set, and sasl.password")
         if username is None:
             return None
+        _check_text("sasl.username", username)
+        _check_text("sasl.password", password or "")
         return Credentials(self.sasl_mechanism, username, password or "", extensions)
 
 
@@ -147,6 +149,12 @@ class Credentials(NamedTuple):
     def __repr__(self) -> str:
         """Without the password."""
         return f"Credentials({self.mechanism}, {self.username!r}, [hidden])"
+
+
+def _check_text(name: str, value: str) -> None:
+    """Raise ConfigError for what no login can carry (RFC 4616 §2); the value is not named."""
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise ConfigError(f"{name}: holds a character that no login can carry")
 
 
 def verify(settings: Any) -> None:

@@ -114,7 +114,7 @@ def read_values(path: Path) -> dict[str, str]:
     if len(data) > BYTES_MAX:
         raise ConfigError(f"{path}: is longer than {BYTES_MAX >> 20} MiB")
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")  # Windows begins texts with a byte order mark
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is no text in UTF-8: byte {error.start} begins none") from None
     return parse_properties(text)

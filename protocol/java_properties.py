@@ -8,7 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_SEPARATOR = re.compile(r"(?<!\\)[=:\s]")
+_NAME = re.compile(r"(?:[^\\=: \t\f]|\\.?)*", re.DOTALL)
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+"""Java knows no other, and no other spaces than these three: the rest may stand in a password."""
+_SPACES = " \t\f"
+_TRIMMED = " \t\f\r\n"
+"""Kafka takes such off the end of a value."""
 _SPECIAL = re.compile(r"\\|[^\S ]|[\x00-\x1f\x7f-\x9f]")
 """What ends a line, or a backslash that would escape something."""
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -26,10 +32,12 @@ def line_numbers(text: str) -> dict[str, int]:
 
 def _properties(text: str) -> Iterable[tuple[str, str, int]]:
     for number, line in _logical_lines(text):
-        found = _SEPARATOR.search(line)
-        name, rest = (line, "") if found is None else (line[: found.start()], line[found.start() :])
-        value = _unescaped(re.sub(r"^\s*[=:]?\s*", "", rest, count=1)).rstrip()
-        yield _unescaped(name), value, number
+        name = _NAME.match(line)
+        assert name is not None, "it matches nothing, too"
+        begin = _SEPARATOR.match(line, name.end())
+        assert begin is not None, "so does this"
+        value = _unescaped(line[begin.end() :]).rstrip(_TRIMMED)
+        yield _unescaped(name[0]), value, number
 
 
 def property_line(name: str, value: str) -> str:
@@ -44,8 +52,8 @@ def _escaped(text: str) -> str:
 def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
     """Lines that go on are one; each with the number of its first."""
     pending, first = "", 0
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.lstrip()
+    for number, raw in enumerate(_LINE_END.split(text), start=1):
+        line = raw.lstrip(_SPACES)
         if not pending:
             if not line or line[0] in "#!":
                 continue
@@ -70,4 +78,6 @@ def _unescaped(text: str) -> str:
             return chr(int(found[1], 16))
         return _ESCAPES.get(found[2], found[2])
 
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replace, text)
+    found = re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replace, text, flags=re.DOTALL)
+    # Java's characters have sixteen bits: what is beyond is escaped as two.
+    return found.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

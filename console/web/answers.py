@@ -104,11 +104,11 @@ class Answers:
 
 def safe_back(text: str) -> str:
     """Where a form leads back to: a path of ours, else the overview."""
-    parts = urlsplit(text)
     is_ours = text.startswith("/") and not text.startswith(("//", "/\\"))
-    if not is_ours or parts.scheme or parts.netloc or "\\" in text or not text.isprintable():
+    if not is_ours or "\\" in text or not text.isprintable():
         return "/overview"
-    return text
+    parts = urlsplit(text)  # a path: it raises for hosts alone
+    return "/overview" if parts.scheme or parts.netloc else text
 
 
 def _refresh(query: Query) -> int:

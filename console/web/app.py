@@ -5,6 +5,7 @@ Source: docs/spec/console.md §0 and §3.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -23,7 +24,7 @@ from .answers import FRAGMENT, Answers, safe_back
 from .console_settings import ConsoleSettings
 from .downloads import VALUE_PATH, value_download
 from .forms import BadForm, check_token, read_form
-from .logins import SESSION_COOKIES, Logins
+from .logins import Logins, session_cookie
 from .page import FORMATS, Page, PageFunction, View
 from .pages.actions import ACTIONS, Action
 from .pages.records import STREAM_PATH, tail_of
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 THEMES: Final = ("auto", "light", "dark")
 SEE_OTHER: Final = 303
 KEPT_S: Final = 365 * 24 * 3600
+PAGE_S: Final = 30.0
+"""A page that asks for longer says so: nodes that hang would hold it up for minutes."""
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -100,7 +103,7 @@ class Console:
             if session is None:
                 return self._to_login(request, kind)
             view = self._view(request, session, path)
-            page = await guarded(function, view)
+            page = await guarded(within_time(function), view)
             if page.status == SEE_OTHER and page.next_url is not None:
                 where, mark, query = page.next_url.partition("?")
                 ending = f".{kind}" if kind else ""
@@ -211,7 +214,7 @@ class Console:
         if not isinstance(outcome, Session):
             return self.answers.login(request, back, problem=outcome.text, status=outcome.status)
         answer = RedirectResponse(back, 303)
-        name = SESSION_COOKIES[self.settings.is_secure]
+        name = session_cookie(request, self.settings)
         answer.set_cookie(
             name, outcome.id, httponly=True, samesite="strict", secure=self.settings.is_secure,
             path="/",
@@ -223,7 +226,10 @@ class Console:
     ) -> Response:
         await self.logins.log_out(session)
         answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(SESSION_COOKIES[self.settings.is_secure], path="/")
+        answer.delete_cookie(
+            session_cookie(request, self.settings), path="/", secure=self.settings.is_secure,
+            httponly=True, samesite="strict",
+        )  # fmt: skip
         return answer
 
     async def _set_preferences(
@@ -252,6 +258,22 @@ async def guarded(function: PageFunction, view: View) -> Page:
         return _problem_page(502, "The cluster does not say", str(failure))
     except FAILURES as failure:
         return _problem_page(502, "The cluster cannot be reached", str(failure))
+
+
+def within_time(function: PageFunction) -> PageFunction:
+    """A page that gives up after a while; what all readers ask together goes on by itself."""
+
+    async def page(view: View) -> Page:
+        try:
+            async with asyncio.timeout(PAGE_S) as limit:
+                return await function(view)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            text = f"it has not answered for {PAGE_S:.0f} s; load the page again in a while"
+            raise Failure(text) from None
+
+    return page
 
 
 def _problem_page(status: int, title: str, text: str) -> Page:

@@ -22,13 +22,20 @@ from .session import LoginThrottle, Session, Sessions, Token
 from .watch.cluster_watch import ClusterWatch
 from .watch.reading import FAILURES
 
-SESSION_COOKIES: Final[Mapping[bool, str]] = {
-    False: "barnabas-console",
-    True: "__Host-barnabas-console",
-}
-"""The name of the cookie, by whether browsers speak TLS."""
+SESSION_COOKIE: Final = "barnabas-console"
 TOKEN_PRINCIPAL: Final = "token via console"  # noqa: S105 - a name
 ANYBODY: Final = "anybody on this machine"
+
+
+def session_cookie(request: Request, settings: ConsoleSettings) -> str:
+    """The name of the cookie that holds a session; its prefix binds it to the host (RFC 6265bis).
+
+    Browsers keep cookies by host, not by port: two consoles on one machine would log each other's
+    readers out under one name.
+    """
+    _, port = request.scope.get("server") or (None, None)
+    prefix = "__Host-" if settings.is_secure else ""
+    return f"{prefix}{SESSION_COOKIE}-{port}"
 
 
 class LoginRefused(NamedTuple):
@@ -75,7 +82,7 @@ class Logins:
         """The session that a request belongs to; None when its sender has to log in."""
         if self._anybody is not None:
             return self._anybody
-        name = SESSION_COOKIES[self._settings.is_secure]
+        name = session_cookie(request, self._settings)
         found = self._sessions.find(
             request.cookies.get(name, ""), is_used=FRAGMENT not in request.headers
         )
@@ -91,7 +98,9 @@ class Logins:
     async def log_in(self, request: Request, form: Mapping[str, str]) -> Session | LoginRefused:
         """A new session for who proves who he is."""
         address = request.client.host if request.client else ""
-        if not self._throttle.admit(address):
+        # The token cannot be guessed: whoever has it gets in, whatever else comes from his address,
+        # which a page of any other site in his browser can ask in his name.
+        if not self._has_token(form) and not self._throttle.admit(address):
             return LoginRefused("Too many attempts from your address: wait a minute.", 429)
         old = await self.session_of(request)
         made = await (
@@ -108,10 +117,13 @@ class Logins:
         await self._close_ended()
 
     async def _by_token(self, form: Mapping[str, str]) -> Session | LoginRefused:
-        if not self.token.matches(form.get("token", "")):
+        if not self._has_token(form):
             return LoginRefused("This is not the token that the console printed.", 403)
         assert self._shared is not None
         return self._sessions.begin(TOKEN_PRINCIPAL, self._shared, owns_watch=False)
+
+    def _has_token(self, form: Mapping[str, str]) -> bool:
+        return self._settings.auth != "sasl" and self.token.matches(form.get("token", ""))
 
     async def _by_password(self, form: Mapping[str, str]) -> Session | LoginRefused:
         username, password = form.get("username", ""), form.get("password", "")

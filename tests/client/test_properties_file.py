@@ -76,6 +76,12 @@ def test_an_empty_file_asks_for_nothing(tmp_path: Path) -> None:
     assert read_client_properties(file) == ClientProperties()
 
 
+def test_a_file_may_begin_with_the_mark_that_windows_puts_there(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_bytes(b"\xef\xbb\xbfbootstrap.servers=one:9093\r\n")
+    assert read_client_properties(file).bootstrap == "one:9093"
+
+
 def test_zookeepers_settings_stand_in_the_same_file() -> None:
     found = client_properties(
         {
@@ -105,6 +111,18 @@ def test_zookeepers_settings_stand_in_the_same_file() -> None:
         ),
         ({"security.protocol": "SSL", "ssl.truststore.type": "BKS"}, "ssl.truststore.type: must"),
         ({"enable.ssl.certificate.verification": "false"}, "always true here"),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.username": "a", "sasl.password": "Canary\0"},
+            "sasl.password: holds a character that no login can carry",
+        ),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.username": "a",
+                "sasl.password": "Canary\ud83d",
+            },
+            "sasl.password: holds a character that no login can carry",
+        ),
         ({"ssl.key.pem": "x"}, "ssl.certificate.location: must be set"),
         ({"ssl.certificate.location": "/no", "ssl.key.pem": "x"}, "/no: No such file"),
         ({"zookeeper.ssl.truststore.location": "/etc/ca.pem"}, "client.enable is not true"),

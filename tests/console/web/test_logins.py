@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from barnabas.client.client_config import ClientConfig
@@ -111,16 +112,35 @@ async def test_a_new_login_has_a_new_id_and_the_old_one_is_worth_nothing() -> No
         (new,) = reader.http.cookies.values()
         assert new != old
         reader.http.cookies.clear()
-        reader.http.cookies.set("barnabas-console", old, domain="127.0.0.1")
+        reader.http.cookies.set("barnabas-console-9080", old, domain="127.0.0.1")
         assert (await reader.get("/topics")).status_code == 401
 
 
-async def test_the_sixth_attempt_is_told_to_wait() -> None:
+async def test_the_sixth_attempt_is_told_to_wait_unless_it_brings_the_token() -> None:
     async with reader_of(NOWHERE, is_in=False) as reader:
-        for _ in range(5):
-            await reader.http.post("/login", data={"token": "no"}, headers=FORM)
-        answer = await reader.log_in()
-        assert answer.status_code == 429
+        told = [
+            (await reader.http.post("/login", data={"token": "no"}, headers=FORM)).status_code
+            for _ in range(6)
+        ]
+        assert told == [403] * 5 + [429]
+        assert (await reader.log_in()).status_code == 303, "another site kept the reader out"
+
+
+async def test_consoles_on_two_ports_of_a_host_keep_their_sessions_apart() -> None:
+    async with reader_of(NOWHERE) as reader, reader_of(NOWHERE, is_in=False) as other:
+        other.http.base_url = httpx.URL("http://127.0.0.1:9081")
+        assert (await other.log_in()).status_code == 303
+        reader.http.cookies.update(other.http.cookies)  # as a browser keeps them: by host
+        other.http.cookies.update(reader.http.cookies)
+        assert (await reader.get("/topics")).status_code == 200
+        assert (await other.get("/topics")).status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["http://[", "null", "https://evil.example"])
+async def test_a_form_of_another_origin_is_refused_even_where_that_is_none(origin: str) -> None:
+    async with reader_of(NOWHERE) as reader:
+        answer = await reader.http.post("/logout", headers={"origin": origin})
+        assert answer.status_code == 403
 
 
 async def test_over_tls_cookies_are_bound_to_the_host() -> None:
@@ -128,7 +148,7 @@ async def test_over_tls_cookies_are_bound_to_the_host() -> None:
         NOWHERE, is_in=False, is_behind_proxy=True, names=("127.0.0.1",)
     ) as reader:
         answer = await reader.log_in()
-        assert answer.headers["set-cookie"].startswith("__Host-barnabas-console=")
+        assert answer.headers["set-cookie"].startswith("__Host-barnabas-console-9080=")
         assert "Secure" in answer.headers["set-cookie"]
         assert "max-age" in answer.headers["strict-transport-security"]
 
@@ -167,7 +187,17 @@ def test_a_console_that_would_stand_open_does_not_start(
 
 
 @pytest.mark.parametrize(
-    "back", ["//evil.example", "https://evil.example/", "/\\evil.example", "x", "", "/a\nb"]
+    "back",
+    [
+        "//evil.example",
+        "//[",
+        "http://[",
+        "https://evil.example/",
+        "/\\evil.example",
+        "x",
+        "",
+        "/a\nb",
+    ],
 )
 def test_a_login_leads_to_no_other_site(back: str) -> None:
     assert safe_back(back) == "/overview"

@@ -1,0 +1,44 @@
+"""A cluster that takes connections and says nothing, while somebody has the console open.
+
+Source: docs/spec/console.md §2.1 (errors belong to panels).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from barnabas.console.web import app
+from barnabas.console.web.pages.registry import PAGES
+from tests.harness.web_console import reader_of
+
+OF_THE_SESSION = ("/changed", "/undo")
+"""What these show is known without asking, or unknown."""
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[str]:
+    """The address of somebody who answers nothing."""
+
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    try:
+        yield f"{host}:{port}"
+    finally:
+        server.close()
+
+
+async def test_every_page_answers_in_bounded_time_and_says_that_the_cluster_does_not(
+    silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "PAGE_S", 0.2)
+    async with reader_of(silent) as reader:
+        for page in PAGES:
+            async with asyncio.timeout(30):
+                answer = await reader.get(f"{page}?name=a&group=a&topic=a&change=a&way=to-earliest")
+            if page not in OF_THE_SESSION:
+                assert answer.status_code == 502, (page, answer.text)
+                assert "load the page again" in answer.text, page
