@@ -1,4 +1,4 @@
-"""Everything a node tells, put together: who is asked, in which order, and by which door.
+"""Everything a node tells, put together: who is asked, in which order, and over which listener.
 
 Only a node with ``metrics.listener`` has one. Source: docs/spec/users.md §4.
 """
