@@ -264,8 +264,9 @@ def within_time(function: PageFunction) -> PageFunction:
     """A page that gives up after a while; what all readers ask together goes on by itself."""
 
     async def page(view: View) -> Page:
+        limit = asyncio.timeout(PAGE_S)
         try:
-            async with asyncio.timeout(PAGE_S) as limit:
+            async with limit:
                 return await function(view)
         except TimeoutError:
             if not limit.expired():
