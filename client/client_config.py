@@ -152,7 +152,7 @@ class Credentials(NamedTuple):
 
 
 def _check_text(name: str, value: str) -> None:
-    """Raise ConfigError for what no login can carry (RFC 4616 §2); the value is not named."""
+    """Raise ConfigError for what no login can carry; the value is not named."""
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise ConfigError(f"{name}: holds a character that no login can carry")
 

@@ -112,15 +112,18 @@ class ControllerChannel:
         progress.set()
 
     async def _deliver(self, order: QueuedRequest) -> None:
-        failures = 0
+        failures, has_warned = 0, False
         while True:
+            is_kept = self._link is not None
             try:
                 if self._link is None:
                     self._link = await self._dial(*self._address)
                 answer = await self._link.request(order.message, order.version, self._timeout_ms)
             except (KafkaError, OSError) as error:
-                if not failures:
+                # Nodes close what idles (connections.max.idle.ms): no reason to warn.
+                if not is_kept and not has_warned:
                     log.warning("delayed an order node=%d reason=%s", self._node_id, error)
+                    has_warned = True
                 failures += 1
                 if failures == LAGGING_FAILURES:  # the first may be of a connection that idled
                     self.is_lagging = True
