@@ -28,7 +28,7 @@ from barnabas.client.zookeeper.kazoo_session import KazooSession, connect
 from barnabas.client.zookeeper.znode_acl import ALL, READ, WORLD, ZnodeAcl
 from barnabas.console.__main__ import main
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.console.development.zookeeper_security import ZooKeeperSecurity
+from barnabas.console.development.zookeeper_security import ZooKeeperSecurity, client_jaas
 from tests.harness.secured_zookeeper import LOGIN, NODES, PASSWORD, jaas_file, login_settings
 from tests.harness.tls_files import TlsFiles
 from tests.zookeeper.conftest import _chroots as chroots
@@ -297,6 +297,24 @@ async def test_a_tree_is_given_to_the_nodes_and_back_and_nothing_without_execute
     code, said = await run("open", "--execute")
     assert (code, "CHANGED" in said) == (0, True)
     await nobody.delete("/controller")
+
+
+async def test_a_digest_is_replaced_without_a_word_to_the_servers(
+    connected_as: As, tree: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/security.md, "Rotation": both own, then the new one alone."""
+    old, new = (ZooKeeperLogin("digest", "kafka", password) for password in ("old", "new"))
+    await (await connected_as(ZooKeeperIdentity((old,), secures=True))).create("/brokers", b"1")
+    lines = ["zookeeper.auth.scheme=digest", f"zookeeper.jaas.config={client_jaas(old)}"]
+    config.write_text("\n".join([*lines, f"zookeeper.jaas.config.previous={client_jaas(new)}"]))
+    words = ("secure", "--execute")
+    assert (await asyncio.to_thread(typed, capsys, tree, config, *words))[0] == 0
+    session = await connected_as(ZooKeeperIdentity((new,), secures=True))
+    assert {one.id for one in await session.acl("/brokers")} == {old.id, new.id, WORLD}
+    config.write_text(f"{lines[0]}\nzookeeper.jaas.config={client_jaas(new)}\n")
+    assert (await asyncio.to_thread(typed, capsys, tree, config, *words))[0] == 0
+    assert {one.id for one in await session.acl("/brokers")} == {new.id, WORLD}
+    await session.set("/brokers", b"2")
 
 
 async def test_what_is_another_identitys_is_told_and_ends_with_1(
