@@ -306,12 +306,14 @@ async def test_a_digest_is_replaced_without_a_word_to_the_servers(
     old, new = (ZooKeeperLogin("digest", "kafka", password) for password in ("old", "new"))
     await (await connected_as(ZooKeeperIdentity((old,), secures=True))).create("/brokers", b"1")
     lines = ["zookeeper.auth.scheme=digest", f"zookeeper.jaas.config={client_jaas(old)}"]
-    config.write_text("\n".join([*lines, f"zookeeper.jaas.config.previous={client_jaas(new)}"]))
+    lines.append(f"zookeeper.jaas.config.previous={client_jaas(new)}")
+    await asyncio.to_thread(config.write_text, "\n".join(lines))
     words = ("secure", "--execute")
     assert (await asyncio.to_thread(typed, capsys, tree, config, *words))[0] == 0
     session = await connected_as(ZooKeeperIdentity((new,), secures=True))
     assert {one.id for one in await session.acl("/brokers")} == {old.id, new.id, WORLD}
-    config.write_text(f"{lines[0]}\nzookeeper.jaas.config={client_jaas(new)}\n")
+    lines = [lines[0], f"zookeeper.jaas.config={client_jaas(new)}"]
+    await asyncio.to_thread(config.write_text, "\n".join(lines))
     assert (await asyncio.to_thread(typed, capsys, tree, config, *words))[0] == 0
     assert {one.id for one in await session.acl("/brokers")} == {new.id, WORLD}
     await session.set("/brokers", b"2")
