@@ -67,13 +67,13 @@ def python_release(client: str, version: str, *more: str) -> Release:
         script = PROGRAMS / "kafka_python_program.py"
 
     def run(version: str, *given: str) -> Outcomes:
-        python = _environment(client, version, *more) if version else Path(sys.executable)
+        python = environment(client, version, *more) if version else Path(sys.executable)
         return _told([str(python), str(script), *given])
 
     return Release(client, version, run)
 
 
-def _environment(client: str, version: str, *more: str) -> Path:
+def environment(client: str, version: str, *more: str) -> Path:
     """The Python of a virtual environment with one release; installed at the first use."""
     tag = f"py{sys.version_info.major}.{sys.version_info.minor}"
     wanted = f"{client}=={version}"

@@ -1,8 +1,9 @@
 """A node that asks everybody who he is: TLS, logins by SCRAM, client certificates, entries.
 
 Users: ``root``, who may do everything; ``alice``, who may produce to topics and read in groups
-whose names the fixtures ``topic`` and ``group`` make, and commit transactions of ``txn-``; ``bob``,
-who may do nothing. Each has a password, and a certificate of the same name.
+whose names the fixtures ``topic`` and ``group`` make, and commit transactions of ``txn-``;
+``carol``, who may use the topics and nothing else; ``bob``, who may do nothing. Each has a
+password, and a certificate of the same name.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import contextlib
 import io
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -42,6 +43,8 @@ T = TypeVar("T")
 ROOT: Final = "root"
 ALICE: Final = "alice"
 BOB: Final = "bob"
+CAROL: Final = "carol"
+USERS: Final = (ROOT, ALICE, BOB, CAROL)
 TOPICS: Final = "topic-"
 GROUPS: Final = "group-"
 TRANSACTIONS: Final = "txn-"
@@ -90,7 +93,7 @@ class SecuredNode:
         return self.directory / "node" / "node.log"
 
     def certificate(self, user: str, ending: str = "pem") -> Path:
-        """``pem`` holds key and chain, ``key`` and ``crt`` one of them each."""
+        """``pem`` and ``p12`` hold key and chain, ``key`` and ``crt`` one of them each."""
         return self.directory / f"{user}.{ending}"
 
     def trust_settings(self) -> dict[str, str]:
@@ -147,9 +150,10 @@ class SecuredNode:
 
         return asyncio.run(run())
 
-    def create_topic(self, topic: str, partitions: int = 1) -> None:
-        made = NewTopic(name=topic, partitions=partitions, replication_factor=1)
-        self.as_root(lambda admin: admin.create_topics([made]))
+    def create_topic(self, *topics: str) -> None:
+        """Each with one partition."""
+        made = [NewTopic(name=topic, partitions=1, replication_factor=1) for topic in topics]
+        self.as_root(lambda admin: admin.create_topics(made))
 
 
 @contextlib.contextmanager
@@ -161,7 +165,7 @@ def secured_node(directory: Path) -> Iterator[SecuredNode]:
     at = {name: f"{LOOPBACK}:{port}" for name, port in ports.items()}
     _write_certificates(directory)
     with EmbeddedZooKeeper() as zookeeper:
-        for user in (ROOT, ALICE, BOB):
+        for user in USERS:
             set_password(zookeeper.hosts, user, password_of(user))
         node = barnabas_node(
             directory / "node", zookeeper.hosts, settings=_settings(directory, ports)
@@ -173,7 +177,8 @@ def secured_node(directory: Path) -> Iterator[SecuredNode]:
                 directory, zookeeper.hosts,
                 at["PLAINTEXT"], at["LOGIN"], at["MUTUAL"], at["SASL"], at["ELSEWHERE"],
             )  # fmt: skip
-            made.as_root(lambda admin: admin.create_acls(_rights_of(ALICE)))
+            rights = [*_rights_of(ALICE, _RIGHTS), *_rights_of(CAROL, _RIGHTS[:1])]
+            made.as_root(lambda admin: admin.create_acls(rights))
             yield made
         finally:
             node.stop()
@@ -223,21 +228,22 @@ def _write_certificates(directory: Path) -> None:
     Authority("other").trust_store(directory / "strange-trust.pem")
     authority.issue("node").pem_store(directory / "node.pem")
     authority.issue("node", hosts=("elsewhere.example.org",)).pem_store(directory / "elsewhere.pem")
-    for user in (ROOT, ALICE, BOB):
+    for user in USERS:
         issued = authority.issue(user, hosts=())
         issued.pem_store(directory / f"{user}.pem")
+        issued.pkcs12_store(directory / f"{user}.p12")
         for ending, text in (("key", issued.key_pem()), ("crt", issued.certificates_pem)):
             path = directory / f"{user}.{ending}"
             path.touch(mode=0o600)
             path.write_text(text)
 
 
-def _rights_of(user: str) -> list[Any]:
+def _rights_of(user: str, rights: Sequence[Any]) -> list[AclBinding]:
     return [
         AclBinding(
             ResourcePattern(kind, prefix, PatternType.PREFIXED),
             Acl(f"User:{user}", "*", operation, Permission.ALLOW),
         )
-        for kind, prefix, operations in _RIGHTS
+        for kind, prefix, operations in rights
         for operation in operations
     ]

@@ -195,6 +195,20 @@ def test_a_nonce_that_only_ends_in_the_servers_is_refused() -> None:
         server.finish(f"{c2},p={proof('n=alice,r=abc', server_first, c2)}".encode())
 
 
+@pytest.mark.parametrize("before", ["abc", "abcabc", "ab"])
+def test_a_client_may_write_its_own_nonce_twice_and_no_other_way(before: str) -> None:
+    """librdkafka before 2.2, and so kcat of Debian 12, does; ``abc`` is the client's."""
+    server, nonce = begun()
+    c2 = f"c=biws,r={before}{nonce.removeprefix('r=')}"
+    server_first = f"{nonce},s={base64.b64encode(SALT).decode()},i=4096"
+    final = f"{c2},p={proof('n=alice,r=abc', server_first, c2)}".encode()
+    if before == "abc":
+        assert server.finish(final).startswith(b"v=")
+        return
+    with pytest.raises(ScramError, match="another nonce"):
+        server.finish(final)
+
+
 def test_a_replayed_last_message_proves_nothing() -> None:
     _, final = login(SHA_256, "alice", "secret", "secret")
     server = ServerExchange(SHA_256)

@@ -40,6 +40,7 @@ var commands = map[string]func(context.Context, lines.Arguments){
 	"copy":           copyOn,
 	"fence":          fence,
 	"login":          login,
+	"secured":        secured,
 }
 
 func main() {

@@ -43,6 +43,7 @@ var commands = map[string]func(lines.Arguments){
 	"copy":           copyOn,
 	"fence":          fence,
 	"login":          login,
+	"secured":        secured,
 }
 
 func main() {
