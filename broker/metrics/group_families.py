@@ -45,6 +45,13 @@ def coordinator_families(coordinator: GroupCoordinator, result: LagReport) -> It
             for state, count in partitions_by_load_state(coordinator.registry).items()
         ],
     )
+    if result.at_ms is not None:
+        yield from single(
+            "barnabas_group_survey_time_seconds",
+            "gauge",
+            "When groups were last looked at, seconds since 1970.",
+            result.at_ms / 1000,
+        )
     offsets = sum(len(group.seen.offsets) for group in result.groups) + result.beyond
     staged, loader = StagedCounts(), coordinator.loader
     for _ in count_staged(coordinator.registry, staged):
