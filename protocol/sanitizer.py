@@ -26,5 +26,5 @@ def desanitize(text: str) -> str:
     """
     name = unquote(text, errors="strict")
     if sanitize(name) != text:
-        raise ValueError(f"{text!r} is no name as Kafka writes it")
+        raise ValueError(f"{text[:255]!r} is no name as Kafka writes it")
     return name

@@ -22,6 +22,7 @@ from barnabas.protocol.messages import (
     expire_delegation_token,
     renew_delegation_token,
 )
+from barnabas.protocol.zookeeper.token_znodes import BYTES_MAX
 
 from .call import Call, Handler
 from .cooperative import Turn
@@ -32,6 +33,8 @@ USER: Final = "User"
 CREATE_TOKENS: Final = Right(Operation.CREATE_TOKENS, ResourceType.USER)
 DESCRIBE_TOKENS: Final = Right(Operation.DESCRIBE_TOKENS, ResourceType.USER)
 DESCRIBE_TOKEN: Final = Right(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
+_RENEWER_BYTES: Final = len('"User%3A",')
+"""In ZooKeeper, beside a renewer's name."""
 NO_TIME: Final = -1
 """Kafka's timestamp beside an error."""
 
@@ -156,6 +159,9 @@ def _renewers(entries: Sequence[Any]) -> list[str]:
         raise Refused(ErrorCode.INVALID_PRINCIPAL_TYPE)
     if not all(entry.principal_name for entry in entries):
         raise Refused(ErrorCode.INVALID_REQUEST, "a renewer without a name")
+    # Before they are written as Kafka writes them, which takes long.
+    if sum(len(entry.principal_name) + _RENEWER_BYTES for entry in entries) > BYTES_MAX:
+        raise Refused(ErrorCode.INVALID_REQUEST, "too many renewers")
     return [f"{USER}:{entry.principal_name}" for entry in entries]
 
 

@@ -64,7 +64,7 @@ class DelegationTokens:
     ) -> DelegationToken:
         """Make a token; ``lifetime_ms`` of 0 or less is the longest there is.
 
-        Raises Refused(42) for more renewers than ZooKeeper can hold, and ZooKeeperError.
+        Raises Refused(42) for one too long to be read again, and ZooKeeperError.
         """
         now_ms = self._now_ms()
         longest_ms = self._settings.lifetime_ms_max
@@ -78,8 +78,11 @@ class DelegationTokens:
             max_ms=max_ms,
             expiry_ms=min(max_ms, now_ms + self._settings.expiry_ms),
         )
+        data = record.to_json()
+        if len(data) > znodes.BYTES_MAX:
+            raise Refused(ErrorCode.INVALID_REQUEST, "too many renewers")
         try:
-            await self._zookeeper.create(znodes.token_path(record.token_id), record.to_json())
+            await self._zookeeper.create(znodes.token_path(record.token_id), data)
         except PayloadTooLarge:
             raise Refused(ErrorCode.INVALID_REQUEST, "too many renewers") from None
         await self._changed(record.token_id, record)

@@ -24,6 +24,9 @@ CHANGE_PREFIX: Final = "token_change_"
 PERSISTENT_PATHS: Final = (TOKENS, CHANGES)
 """Made without data by every broker with delegation tokens that starts, where they are missing."""
 VERSION: Final = 3
+BYTES_MAX: Final = 64 << 10
+"""A longer one is none: reading 500 KB of renewers holds every node up for 200 ms, and whoever has
+logged in may have tokens made. Kafka's bound is what ZooKeeper takes, 1 MiB."""
 REQUESTER_SINCE: Final = 3
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 
@@ -80,6 +83,8 @@ class TokenRecord:
     @classmethod
     def from_json(cls, token_id: str, data: bytes) -> TokenRecord:
         """Read a payload of any version; raises ValueError for what is none of this token."""
+        if len(data) > BYTES_MAX:
+            raise ValueError(f"longer than {BYTES_MAX} bytes")
         values = js.load(data)
         version = js.number(values, "version")
         if not 1 <= version <= VERSION:

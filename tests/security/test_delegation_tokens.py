@@ -461,6 +461,32 @@ async def test_renewers_are_users_with_a_name(two: Two) -> None:
         assert (await two.first.create(renewers=renewers)).error_code == code
 
 
+@pytest.mark.parametrize(
+    "names", [[f"r{number}" for number in range(30_000)], ["r" * 10_000] * 7, ["é" * 5_000] * 3]
+)
+async def test_more_renewers_than_nodes_read_at_once_are_refused(
+    two: Two, names: list[str]
+) -> None:
+    """All nodes read every token: what 30,000 renewers cost is told to none of them."""
+    renewers = [creating.Renewer(principal_type="User", principal_name=name) for name in names]
+    assert (await two.first.create(renewers=renewers)).error_code == 42
+    assert await two.first.session.children(token_znodes.TOKENS) == []
+
+
+def test_a_token_too_long_to_be_read_at_once_is_none() -> None:
+    record = TokenRecord(
+        token_id="t",
+        owner=ALICE,
+        requester=ALICE,
+        renewers=("User:bob",) * 6_000,
+        issue_ms=0,
+        max_ms=1,
+        expiry_ms=1,
+    )
+    with pytest.raises(ValueError, match="longer than 65536 bytes"):
+        TokenRecord.from_json("t", record.to_json())
+
+
 async def test_a_lifetime_of_nothing_is_the_longest_and_no_token_lives_longer(two: Two) -> None:
     for asked_ms in (0, -1, -(2**63), 2**63 - 1):
         made = await two.first.create(max_lifetime_ms=asked_ms)
