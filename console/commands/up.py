@@ -118,7 +118,7 @@ def run(chosen: argparse.Namespace) -> int:
             may_fetch=not chosen.offline
         )  # said on lines of their own, before the line that grows
     traffic: ChildProcess | None = None
-    with _signals_interrupt():
+    with _signals_interrupt() as was_interrupted:
         try:
             started = time.monotonic()
             with _progress_line(chosen.brokers) as report_ready:
@@ -128,7 +128,7 @@ def run(chosen: argparse.Namespace) -> int:
                 traffic = start_demo_traffic(cluster)
             _announce(cluster, time.monotonic() - started, chosen)
             with web_console(cluster, chosen.port, is_wanted=not chosen.no_console) as look:
-                _watch(cluster, look)
+                _watch(cluster, look, was_interrupted)
             return 1
         except KeyboardInterrupt:
             return 0
@@ -181,10 +181,12 @@ def _announce(cluster: Cluster, took_s: float, chosen: argparse.Namespace) -> No
     print(_DEMO_STEPS if chosen.demo else snippets(cluster.bootstrap), flush=True)
 
 
-def _watch(cluster: Cluster, look: Callable[[], None]) -> None:
+def _watch(cluster: Cluster, look: Callable[[], None], was_interrupted: Callable[[], bool]) -> None:
     """Return when no node runs any more; say which one ended, as soon as it does."""
     ended: set[int] = set()
     while len(ended) < len(cluster.nodes):
+        if was_interrupted():
+            raise KeyboardInterrupt
         look()
         for node in cluster.nodes:
             if not node.is_running and node.id not in ended:
@@ -195,16 +197,23 @@ def _watch(cluster: Cluster, look: Callable[[], None]) -> None:
 
 
 @contextlib.contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the command in the way Ctrl-C does."""
+def _signals_interrupt() -> Iterator[Callable[[], bool]]:
+    """SIGTERM and SIGHUP end the command in the way Ctrl-C does.
+
+    What is yielded says whether one has come. An exception that a handler raises while a child is
+    forked ends in the hooks that Python's own modules have there (that of ``logging`` is one): it
+    is printed, and lost.
+    """
+    came: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
         raise KeyboardInterrupt
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
-        yield
+        yield lambda: bool(came)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
