@@ -23,6 +23,7 @@ from barnabas.console.command_line.cluster_options import (
     command_config,
 )
 from barnabas.console.command_line.failure import Failure, Misuse
+from barnabas.console.command_line.input_files import text_of
 from barnabas.console.command_line.number_arguments import PORT_MAX
 from barnabas.protocol.settings import ConfigError
 
@@ -66,6 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mask", type=Path, metavar="FILE",
         help="what nobody is shown of the records of some topics, in TOML",
+    )  # fmt: skip
+    parser.add_argument(
+        "--status-token-file", type=Path, metavar="FILE",
+        help="the nodes' metrics.token, for their status from another machine",
     )  # fmt: skip
     parser.add_argument("--announce-fd", type=int, help=argparse.SUPPRESS)
     """Of `barnabas up`: where the URL is written, token included, and nowhere else."""
@@ -140,6 +145,9 @@ def _settings(chosen: argparse.Namespace) -> ConsoleSettings:
         is_behind_proxy=chosen.behind_proxy,
         undo_directory=chosen.undo_directory,
         audit_file=chosen.audit_file,
+        status_token=None
+        if chosen.status_token_file is None
+        else text_of(chosen.status_token_file).strip(),
         masks=Masks() if chosen.mask is None else read_masks(chosen.mask),
     )
     settings.check()

@@ -39,6 +39,8 @@ class ConsoleSettings:
     """Where undo files are written before a change."""
     audit_file: Path | None = None
     """Where each change is written down before it is asked for."""
+    status_token: str | None = field(default=None, repr=False)
+    """What nodes are shown when they are asked for their status."""
     masks: Masks = field(default_factory=Masks)
     """What nobody is shown of records."""
 

@@ -61,7 +61,7 @@ class Logins:
     def open(self) -> None:
         """The loop runs: what all share can be made."""
         if self._settings.auth != "sasl":
-            self._shared = ClusterWatch(self._bootstrap, self._config)
+            self._shared = ClusterWatch(self._bootstrap, self._config, self._settings.status_token)
         if self._settings.auth == "none":
             assert self._shared is not None
             self._anybody = Sessions().begin(ANYBODY, self._shared, owns_watch=False)
@@ -133,7 +133,7 @@ class Logins:
             self._config, sasl_username=username, sasl_password=password, sasl_jaas_config=None,
             security_protocol=_with_login(self._config.security_protocol),
         )  # fmt: skip
-        watch = ClusterWatch(self._bootstrap, config)
+        watch = ClusterWatch(self._bootstrap, config, self._settings.status_token)
         try:
             await watch.admin.cluster.nodes()
         except AuthenticationFailed:

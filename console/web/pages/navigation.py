@@ -11,6 +11,7 @@ NAVIGATION: Final = (
     ("/topics", "Topics", "t"),
     ("/groups", "Groups", "r"),
     ("/coordinator", "Coordinators", "c"),
+    ("/leases", "Leases", "l"),
     ("/transactions", "Transactions", "x"),
     ("/access", "Access", "a"),
     ("/history", "History", "h"),

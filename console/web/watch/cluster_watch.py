@@ -17,6 +17,7 @@ from barnabas.protocol.audit_topic import AuditRecord
 
 from .access import AclRow, UserRow, acl_rows, user_rows
 from .catalogue import Catalogue
+from .node_status import Status, StatusReader
 from .orderings import Orderings
 from .rates import Rates
 from .reading import Source, Sources
@@ -28,6 +29,7 @@ HOT_S: Final = 2.0
 HISTORY_RECORDS_MAX: Final = 100_000
 AUDIT_S: Final = 5.0
 LISTS_S: Final = 5.0
+STATUS_S: Final = 2.0
 TIMELINE_S: Final = 20.0
 """It asks each leader some two dozen times."""
 AUDIT_MOST: Final = 5_000
@@ -37,7 +39,9 @@ AUDIT_MOST: Final = 5_000
 class ClusterWatch:
     """What is known of the cluster at ``bootstrap``, asked over connections of its own."""
 
-    def __init__(self, bootstrap: str, config: ClientConfig) -> None:
+    def __init__(
+        self, bootstrap: str, config: ClientConfig, status_token: str | None = None
+    ) -> None:
         self.bootstrap = bootstrap
         self.config = config
         self.admin = Admin.of(bootstrap, config)
@@ -50,6 +54,10 @@ class ClusterWatch:
         self.timelines: Sources[str, Timeline] = Sources(
             lambda name: timeline_of(self.admin, name), TIMELINE_S, most=50
         )
+        self.statuses: Sources[int, Status | None] = Sources(
+            StatusReader(self.admin.cluster, status_token).status_of, STATUS_S
+        )
+        """What each node says of itself; None for one that says nothing."""
         self.audit: Source[list[AuditRecord]] = Source(self._audit, AUDIT_S)
         self.transactions: Source[list[TransactionListing]] = Source(
             self.admin.list_transactions, LISTS_S
@@ -78,7 +86,8 @@ class ClusterWatch:
     @property
     def _sources(self) -> Sequence[Source[Any] | Sources[Any, Any]]:
         return (
-            self.groups, self.rough_groups, self.timelines, self.audit, self.transactions,
+            self.groups, self.rough_groups, self.timelines, self.statuses,
+            self.audit, self.transactions,
             self.acls, self.users, self.quotas,
         )  # fmt: skip
 

@@ -215,11 +215,14 @@ def test_the_story_log_in_see_a_stuck_group_reset_it_with_a_preview_and_take_it_
         window.open(console)
 
         def is_told() -> bool:
-            window.open(f"{base_of(console)}/overview")
+            window.open(f"{base_of(console)}/groups?q={GROUP}&verdict=ERR")
             return bool(page.locator(f"tr:has-text('{GROUP}') .verdict.err").count())
 
         eventually(is_told, what="the sweep finds the stuck group")
+        window.open(f"{base_of(console)}/overview")
+        assert "Groups that are not well" in window.text()
         picture(window, "console-overview")
+        window.open(f"{base_of(console)}/groups?q={GROUP}&verdict=ERR")
         page.click(f"tr a:text-is('{GROUP}')")
         page.wait_for_selector("h1 .verdict.err")
         assert "stays at one offset" in window.text()
