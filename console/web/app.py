@@ -132,7 +132,11 @@ class Console:
         session = await self.logins.session_of(request)
         if session is None:
             return self._to_login(request, "bytes")
-        return await value_download(self._view(request, session, VALUE_PATH))
+        try:
+            async with asyncio.timeout(PAGE_S):
+                return await value_download(self._view(request, session, VALUE_PATH))
+        except FAILURES as failure:
+            return _no_answer(failure)
 
     async def _stream(self, request: Request) -> Response:
         session = await self.logins.session_of(request)
@@ -142,11 +146,12 @@ class Console:
             return Response("too many streams\n", 503, {"retry-after": "10"})
         view = self._view(request, session, STREAM_PATH)
         try:
-            tail = await tail_of(view)
+            async with asyncio.timeout(PAGE_S):
+                tail = await tail_of(view)
         except (BadQuery, BadFilter) as problem:
             return Response(f"{problem}\n", 400, media_type="text/plain")
         except FAILURES as failure:
-            return Response(f"{failure}\n", 502, media_type="text/plain")
+            return _no_answer(failure)
         topic = view.query.required("topic")
 
         def rows_of(records: list[ShownRecord]) -> str:
@@ -280,6 +285,11 @@ def within_time(function: PageFunction) -> PageFunction:
 def _problem_page(status: int, title: str, text: str) -> Page:
     model: dict[str, Any] = {"text": text}
     return Page(title=title, template="message.html", model=model, status=status)
+
+
+def _no_answer(failure: Exception) -> Response:
+    text = str(failure) or "the cluster does not answer"
+    return Response(f"{text}\n", 502, media_type="text/plain")
 
 
 async def _static(request: Request) -> Response:

@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from barnabas.console.web import app
+from barnabas.console.web.downloads import VALUE_PATH
+from barnabas.console.web.pages.records import STREAM_PATH
 from barnabas.console.web.pages.registry import PAGES
-from tests.harness.web_console import reader_of
+from tests.harness.web_console import NOWHERE, reader_of
 
 OF_THE_SESSION = ("/changed", "/undo")
 """What these show is known without asking, or unknown."""
@@ -42,3 +44,22 @@ async def test_every_page_answers_in_bounded_time_and_says_that_the_cluster_does
             if page not in OF_THE_SESSION:
                 assert answer.status_code == 502, (page, answer.text)
                 assert "load the page again" in answer.text, page
+
+
+async def test_the_value_and_the_stream_of_a_silent_cluster_are_refused_in_bounded_time(
+    silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "PAGE_S", 0.2)
+    async with reader_of(silent) as reader:
+        for path in (VALUE_PATH, STREAM_PATH):
+            async with asyncio.timeout(30):
+                answer = await reader.get(f"{path}?topic=a&partition=0&offset=1")
+            assert answer.status_code == 502, (path, answer.text)
+            assert answer.text == "the cluster does not answer\n"
+
+
+async def test_the_value_of_a_record_is_refused_in_a_word_where_nobody_listens() -> None:
+    async with reader_of(NOWHERE) as reader:
+        answer = await reader.get(f"{VALUE_PATH}?topic=a&partition=0&offset=1")
+        assert answer.status_code == 502
+        assert "refused" in answer.text
