@@ -5,9 +5,10 @@
 Others commit offsets in a closed loop. In each round they are counted alone, beside a flood that
 nothing bounds, and beside the same flood under quotas of its client id. What is left to them is
 their commits per CPU second of the node, beside the flood and alone: on a machine that is shared
-the clock tells more of its other work. A ratio is the median of the rounds. The flood is a process
-of its own that asks as fast as its connections are read, and heeds no throttle time. Ends with 1
-when quotas leave others less than ``--least``.
+the clock tells more of its other work. What the flood takes of a core under quotas is counted
+alone, too: it is the surer figure where others' rate varies. A ratio is the median of the rounds.
+The flood is a process of its own that asks as fast as its connections are read, and heeds no
+throttle time. Ends with 1 when quotas leave others less than ``--least``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from benchmarks.overload import System
 from benchmarks.overload_frames import CLIENT_ID
 from benchmarks.overload_load import OverloadTask
 from benchmarks.report import Rate, machine
-from benchmarks.server_process import ServerFailed, pin
+from benchmarks.server_process import ServerFailed, cpu_seconds, pin
 
 QUOTAS: Final = {
     "request_percentage": 4.0,
@@ -62,6 +63,8 @@ SETTLE_S: Final = 4.0
 """From the start of a flood until others are counted: ten seconds' worth of a quota may come at
 once, and a flood begins with it."""
 LEAST: Final = 0.9
+SETTINGS: Final = {"beacon.timeout.ms": "5000"}
+"""A lease lasts longer than a busy machine makes a node wait for a processor."""
 
 
 @dataclass(slots=True)
@@ -72,6 +75,8 @@ class Fairness:
     alone: list[Rate] = field(default_factory=list)
     unbounded: list[Rate] = field(default_factory=list)
     bounded: list[Rate] = field(default_factory=list)
+    takes: list[float] = field(default_factory=list)
+    """Of a core, by the flood alone under quotas: what the node used, others being silent."""
 
     def left(self, beside: Sequence[Rate]) -> float:
         """The median of what is left of the rate alone."""
@@ -144,15 +149,34 @@ async def _set_quotas(bootstrap: str, quotas: Mapping[str, float]) -> None:
 def one_round(
     found: Fairness, system: System, others: Others, seconds: float, cores: set[int] | None
 ) -> None:
-    """Alone, beside a flood, beside a flood under quotas."""
+    """Beside a flood, alone, beside a flood under quotas, and alone again."""
     bootstrap = system.nodes[0].bootstrap
-    found.alone.append(others.commits(seconds))
     with flood(system, found.kind, SETTLE_S + 10 * seconds, cores):
         found.unbounded.append(others.commits(seconds))
+    before = others.commits(seconds)
     asyncio.run(_set_quotas(bootstrap, QUOTAS))
     with flood(system, found.kind, SETTLE_S + 10 * seconds, cores):
         found.bounded.append(others.commits(seconds))
+        found.takes.append(_cores(system, seconds))
     asyncio.run(_set_quotas(bootstrap, {}))
+    found.alone.append(_mean(before, others.commits(seconds)))
+
+
+def _cores(system: System, seconds: float) -> float:
+    """How much of a core the nodes use."""
+    before, began = _cpu_seconds(system), time.monotonic()
+    time.sleep(seconds)
+    return (_cpu_seconds(system) - before) / (time.monotonic() - began)
+
+
+def _cpu_seconds(system: System) -> float:
+    return sum(cpu_seconds(node.pid) for node in system.nodes)
+
+
+def _mean(one: Rate, other: Rate) -> Rate:
+    return Rate(
+        (one.per_cpu_second + other.per_cpu_second) / 2, (one.per_second + other.per_second) / 2
+    )
 
 
 def measure(
@@ -177,8 +201,9 @@ def table(found: Sequence[Fairness]) -> str:
     """Markdown, one row a kind of flood."""
     lines = [
         "| flood | others alone, k per CPU second (per second) "
-        "| left without quotas (by the clock) | left with quotas (by the clock) |",
-        "| --- | --- | --- | --- |",
+        "| left without quotas (by the clock) | left with quotas (by the clock) "
+        "| the flood takes, of a core |",
+        "| --- | --- | --- | --- | --- |",
     ]
     for one in found:
         alone = median(rate.per_cpu_second for rate in one.alone) / 1e3
@@ -187,7 +212,9 @@ def table(found: Sequence[Fairness]) -> str:
             f"{one.left(beside):.2f} ({one.left_by_clock(beside):.2f})"
             for beside in (one.unbounded, one.bounded)
         )
-        lines.append(f"| {one.kind} | {alone:.1f} ({by_clock:.1f}) | {left} |")
+        lines.append(
+            f"| {one.kind} | {alone:.1f} ({by_clock:.1f}) | {left} | {median(one.takes):.3f} |"
+        )
     return "\n".join(lines)
 
 
@@ -211,7 +238,7 @@ def main() -> None:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))
         address = stack.enter_context(zookeeper_address(options.zookeeper, directory / "zookeeper"))
-        system = stack.enter_context(overload.barnabas(1, directory, address, {}))
+        system = stack.enter_context(overload.barnabas(1, directory, address, SETTINGS))
         system.prepare()
         overload.load(system, "produce", 0.5, 0.0)
         if are_pinned:

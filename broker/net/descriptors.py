@@ -12,11 +12,13 @@ from barnabas.broker.storage.segment.open_files import OpenFiles, open_files
 
 SPARED: Final = 16
 """One descriptor of so many is for nodes, ZooKeeper and files that are no segments."""
+SEGMENTS_SPARED: Final = 512
+"""So many segments may still be opened at least, and as many again as are open."""
 REASON: Final = "too few descriptors are left"
 
 
 class Descriptors:
-    """What the process may have open; the share of segments is not for connections."""
+    """What the process may have open; what segments may need is not for connections."""
 
     def __init__(self, most: int | None = None, segments: OpenFiles = open_files) -> None:
         """``most`` None: as many as the system grants."""
@@ -31,5 +33,8 @@ class Descriptors:
         """
         if self._most == resource.RLIM_INFINITY:
             return True
-        kept = max(0, self._segments.most - len(self._segments)) + self._most // SPARED
+        opened = len(self._segments)
+        # Not all of their share, half of all: few nodes have so many segments.
+        more = min(max(0, self._segments.most - opened), max(opened, SEGMENTS_SPARED))
+        kept = more + self._most // SPARED
         return descriptor < self._most - kept

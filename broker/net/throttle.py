@@ -42,6 +42,8 @@ EXEMPT: Final = frozenset(
     }
 )
 """Between nodes, or before it is known whose quota it would be."""
+ANSWER_DECIDES: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.WRITE_TXN_MARKERS})
+"""Whether their time counts, or what is left of them, is known with the answer only."""
 PERCENT: Final = 100.0
 ANSWER_BYTES: Final = 64
 """Of a Fetch answer besides records: its heads, once for it and once for each partition."""
@@ -144,11 +146,26 @@ class RequestThrottling:
             spent = clock() - began
             if type(answer) is CoroutineType:
                 return self._finish_later(call, answer, spent, has_field=has_field)
+            if type(answer) is PendingResponse and call.key not in ANSWER_DECIDES:
+                return self._begun(call, answer, spent)
             return _with_answer(
                 answer, lambda given: self._worked(call, given, spent, has_field=has_field)
             )
 
         return timed
+
+    def _begun(self, call: Call, answer: PendingResponse, seconds: float) -> Any:
+        """Count the time of a request whose answer is to come, and throttle at once.
+
+        Not with the answer: all requests behind it in the pipeline would have begun by then.
+        """
+        if _is_stranger(call):
+            return answer
+        throttle_ms = self._quotas.request.record(*client_of(call), seconds * PERCENT, self._now())
+        if not throttle_ms:
+            return answer
+        call.peer.throttle(throttle_ms / 1000)
+        return _with_answer(answer, lambda given: _tell(given, throttle_ms))
 
     async def _finish_later(
         self,
@@ -193,8 +210,7 @@ def _tell(answer: Any, throttle_ms: int) -> Any:
 
 def _is_exempt(call: Call, answer: Any) -> bool:
     """Whether the time of a request does not count: strangers', and markers of those who may."""
-    peer: Peer = call.peer
-    if peer.sasl is not None and peer.sasl.stage is not Stage.DONE:
+    if _is_stranger(call):
         return True
     return call.key == ApiKey.WRITE_TXN_MARKERS and not any(
         partition.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -202,6 +218,11 @@ def _is_exempt(call: Call, answer: Any) -> bool:
         for topic in marker.topics
         for partition in topic.partitions
     )
+
+
+def _is_stranger(call: Call) -> bool:
+    peer: Peer = call.peer
+    return peer.sasl is not None and peer.sasl.stage is not Stage.DONE
 
 
 def _size(answer: fetch.FetchResponse) -> int:

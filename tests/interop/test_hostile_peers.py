@@ -51,7 +51,7 @@ WAIT_S: Final = 120.0
 START_S: Final = 240.0
 GROWTH_BYTES_MAX: Final = 48 * MIB
 """Of small sizes; with the full ones pages of the allocator stay in use, which are bounded too."""
-FULL_GROWTH_BYTES_MAX: Final = 512 * MIB
+FULL_GROWTH_BYTES_MAX: Final = 256 * MIB
 API_VERSIONS_REQUEST: Final = struct.pack(">ihhih", 10, 18, 0, 1, 0)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks import fairness, overload, security
 from benchmarks.produce_fetch import BulkClient
@@ -16,6 +18,7 @@ from benchmarks.tls_stores import make_stores
 WINDOW_S = 0.3
 
 
+@pytest.mark.nightly
 def test_every_row_of_security_is_filled_with_right_answers(tmp_path: Path) -> None:
     plan = security.Plan(rounds=1, seconds=WINDOW_S, warm_up=WINDOW_S, megabytes=1)
     with ExitStack() as stack:
@@ -33,10 +36,11 @@ def test_every_row_of_security_is_filled_with_right_answers(tmp_path: Path) -> N
     assert len(list(security.costs(work.rows, ["Barnabas"]))) == 2 * (shapes + 2) + shapes
 
 
+@pytest.mark.nightly
 def test_others_are_served_beside_a_flood_with_and_without_quotas(tmp_path: Path) -> None:
     with (
         EmbeddedZooKeeper(tmp_path / "zookeeper") as zookeeper,
-        overload.barnabas(1, tmp_path, zookeeper.hosts, {}) as system,
+        overload.barnabas(1, tmp_path, zookeeper.hosts, fairness.SETTINGS) as system,
     ):
         system.prepare()
         (found,) = fairness.measure(system, ["metadata"], 1, WINDOW_S)

@@ -226,6 +226,15 @@ def test_s75_connections_leave_descriptors_for_files_that_are_not_open_yet() -> 
     assert [descriptors.leave_room(number) for number in (637, 638)] == [True, False]
 
 
+def test_s75_where_there_are_many_descriptors_not_all_of_the_share_of_files_is_kept() -> None:
+    segments = OpenFiles(10_000)
+    descriptors = Descriptors(20_000, segments)
+    assert [descriptors.leave_room(number) for number in (18_237, 18_238)] == [True, False]
+    for _ in range(3_000):
+        segments.opened(Segment())
+    assert [descriptors.leave_room(number) for number in (15_749, 15_750)] == [True, False]
+
+
 @pytest.mark.parametrize("is_tls", [False, True])
 async def test_s75_who_would_take_the_last_descriptors_is_turned_away_but_for_nodes(
     start: Start, world: World, bare: Any, *, is_tls: bool

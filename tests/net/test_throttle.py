@@ -28,7 +28,7 @@ from barnabas.broker.quota.ip_connection_rates import IpConnectionRates
 from barnabas.broker.quota.rate import Windows
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.messages import describe_groups, fetch, list_groups, produce
+from barnabas.protocol.messages import describe_groups, fetch, heartbeat, list_groups, produce
 from tests.net.client import RawClient, until
 from tests.net.conftest import ListeningNode, Start
 
@@ -100,6 +100,10 @@ def fetched(size: int) -> fetch.FetchResponse:
     result = fetch.PartitionResult(partition_index=0, records=bytes(size))
     topic = fetch.TopicResult(topic="t", partitions=[result])
     return fetch.FetchResponse(session_id=5, responses=[topic])
+
+
+def a_heartbeat(group: str) -> tuple[Any, int]:
+    return heartbeat.HeartbeatRequest(group_id=group, generation_id=1, member_id=group), 3
 
 
 def a_fetch(**fields: Any) -> tuple[Any, int]:
@@ -231,6 +235,26 @@ async def test_s60_the_time_of_handlers_counts_and_throttles_one_window_at_most(
     throttled.end_throttle()
     throttled.spent[:] = [0.0, 50.0]
     assert (await client.ask(*LIST)).throttle_time_ms == 1000
+
+
+async def test_s61_behind_a_request_that_exceeds_nothing_begins_though_its_answer_is_to_come(
+    throttled: Throttled,
+) -> None:
+    """Or each connection would have a whole pipeline served in each second, whatever the quota."""
+    toys = throttled.node.toys
+    throttled.bind(**{REQUEST_PERCENTAGE: 1})
+    client = await throttled.node.connect()
+    throttled.spent[:] = [0.0, 30.0]
+    client.send(a_heartbeat("first"), a_heartbeat("second"))
+    await until(lambda: toys.seen == ["first"])
+    assert throttled.connection.throttle_kind == "quota"
+    toys.resolve("first")
+    assert (await client.receive())[1].throttle_time_ms == 1000
+    assert toys.seen == ["first"]
+    throttled.end_throttle()
+    await until(lambda: toys.seen == ["first", "second"])
+    toys.resolve("second")
+    await client.receive()
 
 
 async def test_what_one_client_is_told_to_wait_is_told_to_nobody_else(
