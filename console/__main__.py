@@ -40,6 +40,7 @@ _VERBS: Final = {
     "transactions": "show transactions; find those that hang, and abort them",
     "spark": "run a job on Spark: lag over time, audits, migrations, resets",
     "log": "print or verify the files of a log, with no node running",
+    "completion": "print a script that completes these commands in a shell",
 }
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
@@ -111,6 +112,11 @@ def _flush() -> None:
 
 def _write_nowhere() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def whole_parser() -> CommandParser:
+    """The parser of every command at once: for who wants to know what can be typed."""
+    return _parser(list(_VERBS))
 
 
 def _parser(typed: Sequence[str]) -> CommandParser:
