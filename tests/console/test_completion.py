@@ -45,7 +45,7 @@ def test_options_are_completed_behind_other_options(script: str) -> None:
 
 
 def test_where_a_name_is_typed_the_shell_completes_files(script: str) -> None:
-    assert completed(script, "barnabas", "broker", "ser") == []
+    assert completed(script, "barnabas", "broker", "node") == []
 
 
 def test_every_command_is_in_the_table() -> None:
