@@ -19,6 +19,8 @@ from tests.harness.web_console import NOWHERE, reader_of
 OF_THE_SESSION = ("/changed", "/undo")
 """What these show is known without asking, or unknown."""
 
+TOLD = "cannot be read"
+
 
 @pytest.fixture
 async def silent() -> AsyncIterator[str]:
@@ -42,8 +44,10 @@ async def test_every_page_answers_in_bounded_time_and_says_that_the_cluster_does
             async with asyncio.timeout(30):
                 answer = await reader.get(f"{page}?name=a&group=a&topic=a&change=a&way=to-earliest")
             if page not in OF_THE_SESSION:
-                assert answer.status_code == 502, (page, answer.text)
-                assert "load the page again" in answer.text, page
+                # Once the connection has timed out, a panel says so and nobody has to wait.
+                words = {502: "load the page again", 200: TOLD, 503: TOLD}
+                assert answer.status_code in words, (page, answer.text)
+                assert words[answer.status_code] in answer.text, page
 
 
 async def test_the_value_and_the_stream_of_a_silent_cluster_are_refused_in_bounded_time(
