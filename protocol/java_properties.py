@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_NAME = re.compile(r"(?:[^\\=: \t\f]|\\.?)*", re.DOTALL)
+_NAME = re.compile(r"(?:[^\\=: \t\f]++|\\.?)*+", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 """Java knows no other, and no other spaces than these three: the rest may stand in a password."""

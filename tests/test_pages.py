@@ -35,6 +35,7 @@ TRIED_BY_OTHER_TESTS = {
     ("docs/testing.md", "pip install"): "tests/plugin/test_installation.py",
     ("docs/testing.md", "barnabas up"): "tests/plugin/test_other_projects.py",
     ("docs/containers.md", "docker compose"): "tests/containers/test_compose.py",
+    ("docs/containers.md", "install -d"): "tests/containers: the hardened cluster, at night",
     ("docs/containers.md", "apt-get"): "what a machine's own package manager does",
     (
         "docs/containers.md",

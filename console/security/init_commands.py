@@ -104,6 +104,7 @@ def _add_places(init: argparse.ArgumentParser) -> None:
     )
     init.add_argument(
         "--bootstrap",
+        "--bootstrap-server",
         metavar="HOST:PORT,...",
         help="what clients dial (default: the nodes)",
     )

@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -111,16 +112,25 @@ def test_a_node_is_healthy_and_ready(cluster: Cluster) -> None:
 def test_a_node_without_its_zookeeper_is_not_ready_and_says_why(cluster: Cluster) -> None:
     zookeeper = cluster._zookeeper
     assert isinstance(zookeeper, EmbeddedZooKeeper)
-    host, _, port = cluster.node(1).metrics.rpartition(":")
     zookeeper.pause()
     try:
         eventually(
-            lambda: "ZooKeeper" in (readiness_problem(host, int(port)) or ""),
+            lambda: "ZooKeeper" in (problem_of(cluster, 1) or ""),
             what="the session is suspended",
         )
     finally:
         zookeeper.resume()
-    eventually(lambda: readiness_problem(host, int(port)) is None, what="it is ready again")
+    for node in cluster.nodes:  # sessions may have expired on the way: other tests want them all
+        eventually(partial(is_ready, cluster, node.id), what=f"node {node.id} is ready again")
+
+
+def problem_of(cluster: Cluster, node: int) -> str | None:
+    host, _, port = cluster.node(node).metrics.rpartition(":")
+    return readiness_problem(host, int(port))
+
+
+def is_ready(cluster: Cluster, node: int) -> bool:
+    return problem_of(cluster, node) is None
 
 
 def test_a_node_that_is_not_there_is_not_ready() -> None:

@@ -303,7 +303,7 @@ def test_a_cluster_lives_in_a_directory_of_any_name(tmp_path: Path, locale: str)
     )  # fmt: skip
     assert running.stdout is not None
     said = b""
-    while b"\n# kcat" not in said and (line := running.stdout.readline()):
+    while b"-G g orders" not in said and (line := running.stdout.readline()):
         said += line
     running.send_signal(signal.SIGINT)
     rest = running.communicate(timeout=120)[0]
