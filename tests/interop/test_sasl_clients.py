@@ -109,6 +109,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             )
             for future in admin.create_topics([topic]).values():
                 future.result(WAIT_S)
+            for node in nodes:  # or a consumer of kafka-python may be assigned none of it for good
+                asked = AdminClient({"bootstrap.servers": node.bootstrap})
+                eventually(partial(_is_led, asked), what="the node knows the topic's leader")
             yield guarded
         finally:
             for node in nodes:
@@ -117,6 +120,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         text = (directory / str(number) / "node.log").read_text()
         assert CANARY not in text
         assert "Traceback" not in text
+
+
+def _is_led(admin: AdminClient) -> bool:
+    """The topic is in what one node tells, with its leader."""
+    topics = admin.list_topics(timeout=WAIT_S).topics
+    return TOPIC in topics and all(one.leader >= 0 for one in topics[TOPIC].partitions.values())
 
 
 def _are_known(admin: AdminClient, nodes: int) -> bool:
