@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -303,8 +304,13 @@ def test_a_cluster_lives_in_a_directory_of_any_name(tmp_path: Path, locale: str)
     )  # fmt: skip
     assert running.stdout is not None
     said = b""
+    too_late = threading.Timer(
+        120, running.kill
+    )  # or a line that changed would be awaited for ever
+    too_late.start()
     while b"-G g orders" not in said and (line := running.stdout.readline()):
         said += line
+    too_late.cancel()
     running.send_signal(signal.SIGINT)
     rest = running.communicate(timeout=120)[0]
     assert running.returncode == 0, (said + rest).decode(errors="replace")
