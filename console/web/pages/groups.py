@@ -103,7 +103,7 @@ async def _rows(
 
     if stale:
         asking = asyncio.gather(*map(ask, stale))
-        await asyncio.wait([asyncio.ensure_future(asking)], timeout=PATIENCE_S)
+        await asyncio.wait([asking], timeout=PATIENCE_S)
     return [_row(view.watch, listings[name]) for name in names]
 
 
