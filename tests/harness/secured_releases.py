@@ -88,6 +88,8 @@ class SecuredClient:
     run: Callable[[SecuredNode, Sequence[Mapping[str, Any]]], Outcomes]
     excused: Mapping[tuple[str, str], Sequence[Any]]
     """By scenario and step: what this client tells instead."""
+    require: Callable[[], object] = lambda: None
+    """Skips the test where this machine lacks what the client needs."""
 
     @property
     def name(self) -> str:
@@ -95,6 +97,7 @@ class SecuredClient:
 
     def outcomes(self, node: SecuredNode) -> Outcomes:
         """What came of every scenario; each has topics and groups of its own."""
+        self.require()  # before topics are made, which are there when the next scenario asks
         told = [_told(node, self.name, scenario) for scenario in SCENARIOS]
         node.create_topic(*(one["topic"] for one in told))
         return self.run(node, told)
@@ -162,11 +165,13 @@ def python_client(
 def java_client(version: str) -> SecuredClient:
     """Kafka's own client; its program is compiled by the Java that runs it."""
 
-    def run(_: SecuredNode, told: Sequence[Mapping[str, Any]]) -> Outcomes:
+    def jars_found() -> Path:
         program("javac", package="default-jdk-headless")
-        jars = maven_jars("kafka-clients", version)
+        return maven_jars("kafka-clients", version)
+
+    def run(_: SecuredNode, told: Sequence[Mapping[str, Any]]) -> Outcomes:
         java = [str(find_java()), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        java += ["-cp", class_path(jars), str(PROGRAMS / "JavaSecured.java")]
+        java += ["-cp", class_path(jars_found()), str(PROGRAMS / "JavaSecured.java")]
         names = ("name", "steps", "topic", "group", "id", "file")
         for one in told:
             if version.startswith("2."):
@@ -176,7 +181,7 @@ def java_client(version: str) -> SecuredClient:
 
     # After the handshake Java takes what it reads for a connection that was lost, and tries again.
     excused = {("no certificate", "produce"): ("TLS", "closed", "7")}
-    return SecuredClient("java", version, run, excused)
+    return SecuredClient("java", version, run, excused, jars_found)
 
 
 def _use_pkcs12(file: Path) -> None:
@@ -192,21 +197,25 @@ def _use_pkcs12(file: Path) -> None:
 def go_client(client: str, name: str, version: str = "") -> SecuredClient:
     """franz-go or sarama, the newest or the one that earlier.mod names."""
 
-    def run(_: SecuredNode, told: Sequence[Mapping[str, Any]]) -> Outcomes:
-        folder = built(EARLIER if version else NEWEST)
-        return _printed([str(folder / name), "secured", "{}"], json.dumps(told))
+    def folder() -> Path:
+        return built(EARLIER if version else NEWEST)
 
-    return SecuredClient(client, version, run, {})
+    def run(_: SecuredNode, told: Sequence[Mapping[str, Any]]) -> Outcomes:
+        return _printed([str(folder() / name), "secured", "{}"], json.dumps(told))
+
+    return SecuredClient(client, version, run, {}, folder)
 
 
 def kcat_client() -> SecuredClient:
     """kcat, which reads its settings from a file, and knows no transactions."""
 
-    def run(node: SecuredNode, told: Sequence[Mapping[str, Any]]) -> Outcomes:
-        kcat = program("kcat", "kafkacat", package="kcat")
-        return {one["name"]: _kcat_steps(kcat, node, one) for one in told}
+    def kcat() -> str:
+        return program("kcat", "kafkacat", package="kcat")
 
-    return SecuredClient("kcat", "", run, {})
+    def run(node: SecuredNode, told: Sequence[Mapping[str, Any]]) -> Outcomes:
+        return {one["name"]: _kcat_steps(kcat(), node, one) for one in told}
+
+    return SecuredClient("kcat", "", run, {}, kcat)
 
 
 _KCAT_TOLD: Final = (
