@@ -14,6 +14,7 @@ from typing import Any, Final, Self, TypeGuard
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     add_partitions_to_txn,
+    describe_groups,
     fetch,
     offset_fetch,
 )
@@ -54,12 +55,14 @@ _CLOSED_MAX: Final = 3
 """So many first contacts in a row that end without an answer are no accident."""
 _VERSION_MAX: Final = {
     add_partitions_to_txn.AddPartitionsToTxnRequest: 3,
+    describe_groups.DescribeGroupsRequest: 5,
     fetch.FetchRequest: 12,
     FindCoordinatorRequest: 3,
     MetadataRequest: 12,
     offset_fetch.OffsetFetchRequest: 7,
 }
-"""Where later versions say the same in another shape: topics by id, several groups at once.
+"""Where later versions say the same in another shape: topics by id, several groups at once, an
+error for groups that do not exist.
 
 AddPartitionsToTxn from version 4 on is what brokers ask each other (KIP-890).
 """

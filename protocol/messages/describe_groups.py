@@ -1,6 +1,6 @@
 """DescribeGroups (key 15): shows groups and their members.
 
-Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §1.8.
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §1.8; KIP-1043 (v6: error messages).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from barnabas.protocol.codec.wire import BOOL, BYTES, INT16, INT32, STRING, array, message, wire
 
 
-@message(key=15, versions=(0, 5), advertised=5, flexible=5)
+@message(key=15, versions=(0, 6), advertised=5, flexible=5)
 class DescribeGroupsRequest:
     """The groups to show."""
 
@@ -35,6 +35,7 @@ class Group:
     """One group, as its coordinator sees it."""
 
     error_code: int = wire(INT16)
+    error_message: str | None = wire(STRING, since=6, null_since=6, default=None)
     group_id: str = wire(STRING)
     group_state: str = wire(STRING)
     protocol_type: str = wire(STRING)
@@ -43,7 +44,7 @@ class Group:
     authorized_operations: int = wire(INT32, since=3, default=-2147483648)
 
 
-@message(key=15, versions=(0, 5), flexible=5)
+@message(key=15, versions=(0, 6), flexible=5)
 class DescribeGroupsResponse:
     """One description a group."""
 

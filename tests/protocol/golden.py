@@ -1,4 +1,4 @@
-"""Golden bodies as messages: what Kafka 3.9.1 and third-party encoders wrote, by class.
+"""Golden bodies as messages: what Kafka 3.9.1 and 4.1.0 and third-party encoders wrote, by class.
 
 Source: docs/spec/protocol.md §3.4, docs/spec/coordinator.md §10.
 """
@@ -19,6 +19,10 @@ from barnabas.protocol import api, consumer_protocol
 from barnabas.protocol.codec.wire import Kind, schema_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+
+CONSUMER_GROUPS = "golden-consumer-groups.json"
+"""What Kafka 3.9 does not know yet: written by 4.1."""
+KAFKA_FILES = ("golden-kafka39.json", "golden-delegation-tokens.json", CONSUMER_GROUPS)
 
 MODULES = {
     "LeaderChangeMessage": "leader_change",
@@ -45,8 +49,7 @@ def document(name: str) -> Any:
 @cache
 def kafka_vectors() -> list[Any]:
     """All that Kafka's own serializers wrote, as it stands in the files."""
-    files = ("golden-kafka39.json", "golden-delegation-tokens.json")
-    return [vector for name in files for vector in document(name)["vectors"]]
+    return [vector for name in KAFKA_FILES for vector in document(name)["vectors"]]
 
 
 @cache
