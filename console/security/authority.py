@@ -31,6 +31,10 @@ KEY_FILE: Final = "authority.key"
 CERTIFICATE_FILE: Final = "authority.pem"
 _AUTHORITY_DAYS: Final = 3650
 _ORGANISATION: Final = "Barnabas"
+_USERS_UNIT: Final = "Users"
+USER_RULE: Final = f"RULE:^CN=([^,]+),OU={_USERS_UNIT},O={_ORGANISATION}$/$1/"
+"""For ``ssl.principal.mapping.rules``: the user of :meth:`Authority.user_keystore`, and nobody
+with a certificate of a machine."""
 _BACKDATED: Final = datetime.timedelta(hours=1)
 """Clocks of other machines may be behind."""
 
@@ -56,20 +60,34 @@ class Authority:
             raise Failure(f"{directory / CERTIFICATE_FILE}: is not of the key in {KEY_FILE}")
 
     def keystore(self, common_name: str, hosts: Iterable[str], days: int) -> str:
-        """A new key with its certificate, as a keystore of type PEM."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        until = min(_from_now(days), self._certificate.not_valid_after_utc)
-        builder = _builder(_name(common_name), self._certificate.subject, key, until)
+        """A new key with its certificate of a machine, as a keystore of type PEM."""
         names = x509.SubjectAlternativeName([_host(host) for host in dict.fromkeys(hosts)])
         uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        certificate = (
-            builder.add_extension(names, critical=False)
+        key, builder = self._begin(_name(common_name), days, uses)
+        return self._signed(key, builder.add_extension(names, critical=False))
+
+    def user_keystore(self, user: str, days: int) -> str:
+        """The same for a user, who can be nobody's server."""
+        uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        key, builder = self._begin(_name(user, _USERS_UNIT), days, uses)
+        return self._signed(key, builder)
+
+    def _begin(
+        self, subject: x509.Name, days: int, uses: Sequence[x509.ObjectIdentifier]
+    ) -> tuple[EllipticCurvePrivateKey, x509.CertificateBuilder]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        until = min(_from_now(days), self._certificate.not_valid_after_utc)
+        builder = (
+            _builder(subject, self._certificate.subject, key, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(is_authority=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
             .add_extension(_identifier_of(self._key), critical=False)
-            .sign(self._key, hashes.SHA256())
         )
+        return key, builder
+
+    def _signed(self, key: EllipticCurvePrivateKey, builder: x509.CertificateBuilder) -> str:
+        certificate = builder.sign(self._key, hashes.SHA256())
         return _pem(key) + certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def _own_certificate(self) -> str:
@@ -120,13 +138,11 @@ def _from_now(days: int) -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
 
 
-def _name(common_name: str) -> x509.Name:
-    return x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, _ORGANISATION),
-            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
-        ]
-    )
+def _name(common_name: str, unit: str | None = None) -> x509.Name:
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, _ORGANISATION)]
+    if unit is not None:
+        parts.append(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit))
+    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _key_usage(*, is_authority: bool) -> x509.KeyUsage:

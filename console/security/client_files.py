@@ -13,6 +13,10 @@ from typing import Final
 from barnabas.protocol.java_properties import property_line
 
 MECHANISM: Final = "SCRAM-SHA-512"
+_JAVA_HEAD: Final = (
+    "# Kafka's clients and tools, Spark's connector, and barnabas ... --command-config\n"
+)
+_LIBRDKAFKA_HEAD: Final = "# kcat -F FILE; confluent-kafka takes the same names\n"
 _MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -35,8 +39,7 @@ def _java(user: str, password: str, bootstrap: str, trust: Path) -> str:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(trust),
     }
-    head = "# Kafka's clients and tools, Spark's connector, and barnabas ... --command-config\n"
-    return head + properties(settings)
+    return _JAVA_HEAD + properties(settings)
 
 
 def _librdkafka(user: str, password: str, bootstrap: str, trust: Path) -> str:
@@ -47,9 +50,9 @@ def _librdkafka(user: str, password: str, bootstrap: str, trust: Path) -> str:
         "sasl.username": user,
         "sasl.password": password,
         "ssl.ca.location": str(trust),
+        "ssl.endpoint.identification.algorithm": "https",
     }
-    head = "# kcat -F FILE; confluent-kafka takes the same names\n"
-    return head + "".join(f"{name}={value}\n" for name, value in settings.items())
+    return _LIBRDKAFKA_HEAD + _lines(settings)
 
 
 def _python(user: str, password: str, bootstrap: str, trust: Path) -> str:
@@ -75,6 +78,49 @@ def _go(user: str, password: str, bootstrap: str, trust: Path) -> str:
         "password": password,
     }
     return json.dumps(settings, indent=2) + "\n"
+
+
+def certificate_files(bootstrap: str, trust: Path, keystore: Path) -> Mapping[str, str]:
+    """The same for clients that show the certificate of a keystore in place of a password."""
+    java = {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keystore),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(trust),
+    }
+    librdkafka = {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": "SSL",
+        "ssl.certificate.location": str(keystore),
+        "ssl.key.location": str(keystore),
+        "ssl.ca.location": str(trust),
+        "ssl.endpoint.identification.algorithm": "https",
+    }
+    python = {
+        "bootstrap_servers": bootstrap,
+        "security_protocol": "SSL",
+        "ssl_certfile": str(keystore),
+        "ssl_keyfile": str(keystore),
+        "ssl_cafile": str(trust),
+    }
+    go = {
+        "brokers": bootstrap.split(","),
+        "ca_file": str(trust),
+        "certificate_file": str(keystore),
+        "key_file": str(keystore),
+    }
+    return {
+        "client.properties": _JAVA_HEAD + properties(java),
+        "librdkafka.properties": _LIBRDKAFKA_HEAD + _lines(librdkafka),
+        "python.json": json.dumps(python, indent=2) + "\n",
+        "go.json": json.dumps(go, indent=2) + "\n",
+    }
+
+
+def _lines(settings: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def properties(settings: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@
     tools/                  zookeeper.properties, truststore.pem: for commands that write ZooKeeper
     users/NAME.password     what `barnabas security users` gives to ZooKeeper
     clients/NAME/           one file of settings for each family of clients, truststore.pem
+    clients/NAME/certificate/   the same with a certificate in place of the password, keystore.pem
     secrets/                what the files above hold, each by itself
 
 Source: docs/spec/security.md §9.
@@ -13,7 +14,7 @@ Source: docs/spec/security.md §9.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,15 +22,17 @@ from barnabas.broker.settings.authorizer_settings import ACL_AUTHORIZER
 from barnabas.client.zookeeper.identity import ZooKeeperLogin
 from barnabas.console.development.zookeeper_security import client_jaas, server_jaas
 
-from .authority import Authority
-from .client_files import MECHANISM, client_files, properties
-from .cluster_plan import INTERNAL, SUPER_USER, USERS, ClusterPlan, NodePlan
+from .authority import USER_RULE, Authority
+from .client_files import MECHANISM, certificate_files, client_files, properties
+from .cluster_plan import CERTIFICATES, INTERNAL, SUPER_USER, USERS, ClusterPlan, NodePlan
 from .secret_files import PUBLIC_MODE, FileSet
 
 KEYSTORE: Final = "keystore.pem"
 TRUSTSTORE: Final = "truststore.pem"
 PROPERTIES: Final = "server.properties"
 PASSWORD_SUFFIX: Final = ".password"  # noqa: S105 - the end of a name
+CERTIFICATE_FOLDER: Final = "certificate"
+"""In a client's folder: its certificate, and settings that show it."""
 TOOL_FILE: Final = "tools/zookeeper.properties"
 _ZOOKEEPER_USER: Final = "kafka"
 _COPIES_MAX: Final = 3
@@ -75,6 +78,7 @@ def _write_node(
     settings = {
         **_places(plan, node, plan.folder(folder)),
         **_security(plan.folder(folder)),
+        **(_OF_CERTIFICATES if plan.with_certificates else {}),
         **_zookeeper_settings(plan, plan.folder(folder)),
         **secrets,
         **_copies(len(plan.nodes)),
@@ -117,6 +121,24 @@ def _write_user(
     trust = plan.client_folder(folder) / TRUSTSTORE
     for name, text in client_files(user, password, plan.bootstrap, trust).items():
         files.write(folder / name, text)
+    if plan.with_certificates:
+        _write_certificate(folder, plan, user, authority, files)
+
+
+def _write_certificate(
+    folder: Path, plan: ClusterPlan, user: str, authority: Authority, files: FileSet
+) -> None:
+    keystore = folder / CERTIFICATE_FOLDER / KEYSTORE
+    if not keystore.exists():
+        files.write(keystore, authority.user_keystore(user, plan.days))
+    else:
+        files.kept.append(keystore)
+    read_at = plan.client_folder(folder)
+    made = certificate_files(
+        plan.certificates_bootstrap, read_at / TRUSTSTORE, read_at / CERTIFICATE_FOLDER / KEYSTORE
+    )
+    for name, text in made.items():
+        files.write(keystore.parent / name, text)
 
 
 _HEAD: Final = """\
@@ -126,19 +148,32 @@ _HEAD: Final = """\
 
 
 def _places(plan: ClusterPlan, node: NodePlan, folder: Path) -> Mapping[str, str]:
-    inner = node.port + 1
+    protocols = {USERS: "SASL_SSL", INTERNAL: "SASL_SSL"}
+    if plan.with_certificates:
+        protocols[CERTIFICATES] = "SSL"
+    ports = {name: node.port + index for index, name in enumerate(protocols)}
     return {
         "broker.id": str(node.number),
         "security.profile": "hardened",
         "log.dirs": str(folder / "data"),
-        "listeners": f"{USERS}://{node.bind}:{node.port},{INTERNAL}://{node.bind}:{inner}",
-        "advertised.listeners": (
-            f"{USERS}://{node.host}:{node.port},{INTERNAL}://{node.host}:{inner}"
+        "listeners": _listed(f"{name}://{node.bind}:{port}" for name, port in ports.items()),
+        "advertised.listeners": _listed(
+            f"{name}://{node.host}:{port}" for name, port in ports.items()
         ),
-        "listener.security.protocol.map": f"{USERS}:SASL_SSL,{INTERNAL}:SASL_SSL",
+        "listener.security.protocol.map": _listed(map(":".join, protocols.items())),
         "inter.broker.listener.name": INTERNAL,
         "zookeeper.connect": plan.zookeeper,
     }
+
+
+_OF_CERTIFICATES: Final = {
+    f"listener.name.{CERTIFICATES.lower()}.ssl.client.auth": "required",
+    f"listener.name.{CERTIFICATES.lower()}.ssl.principal.mapping.rules": USER_RULE,
+}
+
+
+def _listed(items: Iterable[str]) -> str:
+    return ",".join(items)
 
 
 def _security(folder: Path) -> Mapping[str, str]:

@@ -19,8 +19,9 @@ SUPER_USER: Final = "admin"
 USERS: Final = "USERS"
 """The clients' listener."""
 INTERNAL: Final = "INTERNAL"
+CERTIFICATES: Final = "CERTIFICATES"
+"""The listener of clients that show a certificate in place of a login."""
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - a listener in TLS that asks for a login
-_PORTS_OF_A_NODE: Final = 2
 _PORT_MAX: Final = 65_535
 
 
@@ -32,7 +33,7 @@ class NodePlan:
     host: str
     """As clients and other nodes dial it."""
     port: int
-    """Of clients; that of nodes is the next one."""
+    """Of clients; that of nodes is the next one, that of clients with certificates the third."""
 
     @property
     def name(self) -> str:
@@ -64,11 +65,18 @@ class ClusterPlan:
     """Where the folders of clients will be; None: where they are made."""
     given_bootstrap: str | None
     """What clients dial, where it is not the nodes as they are known."""
+    with_certificates: bool = False
+    """Users have certificates as well, and nodes a listener that asks for them."""
 
     @property
     def bootstrap(self) -> str:
         """What clients are given."""
         return self.given_bootstrap or ",".join(f"{node.host}:{node.port}" for node in self.nodes)
+
+    @property
+    def certificates_bootstrap(self) -> str:
+        """What clients with certificates are given."""
+        return ",".join(f"{node.host}:{node.port + 2}" for node in self.nodes)
 
     @property
     def zookeeper_hosts(self) -> list[str]:
@@ -85,16 +93,19 @@ class ClusterPlan:
         return made.absolute() if self.clients_at is None else self.clients_at / made.name
 
 
-def planned_nodes(hosts: Sequence[str], count: int, port: int) -> list[NodePlan]:
+def planned_nodes(
+    hosts: Sequence[str], count: int, port: int, *, with_certificates: bool = False
+) -> list[NodePlan]:
     """Nodes on these hosts, or all on this machine; those of one host have ports side by side."""
+    ports_of_a_node = 3 if with_certificates else 2
     if not hosts:
         hosts = ["127.0.0.1"] * count
     seen: Counter[str] = Counter()
     nodes = []
     for number, host in enumerate(hosts, start=1):
-        nodes.append(NodePlan(number, host, port + _PORTS_OF_A_NODE * seen[host]))
+        nodes.append(NodePlan(number, host, port + ports_of_a_node * seen[host]))
         seen[host] += 1
-    if max(node.port for node in nodes) + 1 > _PORT_MAX:
+    if max(node.port for node in nodes) + ports_of_a_node - 1 > _PORT_MAX:
         raise Misuse(f"--port {port}: leaves no room for {len(nodes)} nodes below {_PORT_MAX}")
     return nodes
 

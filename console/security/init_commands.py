@@ -84,6 +84,12 @@ def _add_init(commands: Any) -> None:
         metavar="NAME",
         help="a user beside admin; may be repeated. What he may do: barnabas acls",
     )
+    init.add_argument(
+        "--client-certificates",
+        action="store_true",
+        help="users may show a certificate in place of a password: one for each, and a listener "
+        "of each node that asks for it, on the port after that of nodes",
+    )
     _add_days(init)
     _add_places(init)
 
@@ -129,8 +135,9 @@ def _add_renew(commands: Any) -> None:
     renew = add_command(commands, "renew", "replace certificates of such a folder by new ones")
     renew.add_argument("directory", type=Path, metavar="DIR")
     renew.add_argument(
-        "--node", action="append", default=[], metavar="NAME", help="these alone: node-1, zookeeper"
-    )
+        "--node", action="append", default=[], metavar="NAME",
+        help="these alone: node-1, zookeeper, clients/alice",
+    )  # fmt: skip
     _add_days(renew)
 
 
@@ -149,7 +156,9 @@ def run_init(chosen: argparse.Namespace) -> int:
     from .cluster_files import write_cluster  # cryptography takes a tenth of a second
 
     plan = ClusterPlan(
-        nodes=planned_nodes(chosen.host, chosen.nodes, chosen.port),
+        nodes=planned_nodes(
+            chosen.host, chosen.nodes, chosen.port, with_certificates=chosen.client_certificates
+        ),
         zookeeper=check_servers(chosen.zookeeper),
         users=planned_users(chosen.user),
         names=chosen.name,
@@ -157,6 +166,7 @@ def run_init(chosen: argparse.Namespace) -> int:
         installed_at=chosen.installed_at,
         clients_at=chosen.clients_at,
         given_bootstrap=chosen.bootstrap,
+        with_certificates=chosen.client_certificates,
     )
     _tell(chosen.directory, plan, write_cluster(chosen.directory, plan))
     return 0

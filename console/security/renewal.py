@@ -11,7 +11,7 @@ from pathlib import Path
 from barnabas.console.command_line.failure import Failure, Misuse
 
 from .authority import KEY_FILE, Authority, common_name_of, hosts_of
-from .cluster_files import KEYSTORE
+from .cluster_files import CERTIFICATE_FOLDER, KEYSTORE
 from .secret_files import FileSet, replace
 
 
@@ -21,22 +21,31 @@ def renew(directory: Path, names: Sequence[str], days: int) -> list[Path]:
     if not (folder / KEY_FILE).exists():
         raise Failure(f"{folder / KEY_FILE}: is not there; only it can make certificates")
     authority = Authority(folder, FileSet())
-    found = {
-        path.parent.name: path
-        for path in sorted(
-            [*directory.glob(f"nodes/*/{KEYSTORE}"), directory / "zookeeper" / KEYSTORE]
-        )
-        if path.exists()
-    }
+    found = _keystores(directory)
     unknown = [name for name in names if name not in found]
     if unknown:
         raise Misuse(f"--node {unknown[0]}: there are {', '.join(found)}")
     chosen = [found[name] for name in names or found]
     for path in chosen:
-        text = path.read_text(encoding="utf-8")
-        try:
-            common_name, hosts = common_name_of(text), hosts_of(text)
-        except ValueError as error:
-            raise Failure(f"{path}: holds no certificate with names of hosts") from error
-        replace(path, authority.keystore(common_name, hosts, days))
+        replace(path, _renewed(path, authority, days))
     return chosen
+
+
+def _keystores(directory: Path) -> dict[str, Path]:
+    """By the name that they are chosen by."""
+    machines = [*directory.glob(f"nodes/*/{KEYSTORE}"), directory / "zookeeper" / KEYSTORE]
+    found = {path.parent.name: path for path in sorted(machines) if path.exists()}
+    for path in sorted(directory.glob(f"clients/*/{CERTIFICATE_FOLDER}/{KEYSTORE}")):
+        found[f"clients/{path.parent.parent.name}"] = path
+    return found
+
+
+def _renewed(path: Path, authority: Authority, days: int) -> str:
+    text = path.read_text(encoding="utf-8")
+    try:
+        common_name = common_name_of(text)
+        if path.parent.name == CERTIFICATE_FOLDER:
+            return authority.user_keystore(common_name, days)
+        return authority.keystore(common_name, hosts_of(text), days)
+    except ValueError as error:
+        raise Failure(f"{path}: holds no certificate with names of hosts") from error

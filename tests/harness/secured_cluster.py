@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -22,31 +23,54 @@ from tests.harness.waiting import eventually
 
 START_S: Final = 240.0
 USER: Final = "alice"
-STEADY_LINES: Final = "beacon.timeout.ms=5000\nzookeeper.session.timeout.ms=10000\n"
-"""So that nothing moves on a busy machine; docs/beacons.md."""
+STEADY_LINES: Final = (
+    "beacon.timeout.ms=5000\nzookeeper.session.timeout.ms=10000\n"
+    "group.initial.rebalance.delay.ms=0\n"
+)
+"""So that nothing moves on a busy machine (docs/beacons.md), and groups form at once."""
 
 
 class SecuredCluster:
-    """Nodes by number from 1; ``directory`` is what the command made."""
+    """Nodes by number from 1; ``directory`` is what the command made.
 
-    def __init__(self, directory: Path, nodes: int) -> None:
+    ``with_certificates``: users may show a certificate in place of their password.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        nodes: int,
+        users: Sequence[str] = (USER,),
+        *,
+        with_certificates: bool = False,
+    ) -> None:
         require_sasl()
         self.directory = directory
         self.zookeeper_port = free_ports(1)[0]
-        self._port = _adjacent_ports(2 * nodes)
+        self._ports_each = 3 if with_certificates else 2
+        self._port = _adjacent_ports(self._ports_each * nodes)
         self._count = nodes
+        self._users = users
+        self._with_certificates = with_certificates
         self.nodes: dict[int, ServerProcess] = {}
         self.zookeeper: ServerProcess | None = None
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{LOOPBACK}:{self._port + 2 * index}" for index in range(self._count))
+        return ",".join(f"{LOOPBACK}:{self._port_of(number + 1)}" for number in range(self._count))
+
+    @property
+    def certificates_bootstrap(self) -> str:
+        """The first node's listener that asks for a certificate."""
+        return f"{LOOPBACK}:{self._port + 2}"
 
     @property
     def init_words(self) -> list[str]:
         """The command that makes everything, and makes it again without harm."""
         words = ["security", "init", str(self.directory), "--nodes", str(self._count)]
-        words += ["--port", str(self._port), "--user", USER]
+        words += ["--port", str(self._port)]
+        words += [word for user in self._users for word in ("--user", user)]
+        words += ["--client-certificates"] * self._with_certificates
         return [*words, "--zookeeper", f"{LOOPBACK}:{self.zookeeper_port}/kafka"]
 
     def __enter__(self) -> Self:
@@ -106,9 +130,8 @@ class SecuredCluster:
 
     def start(self, number: int) -> None:
         path = self.properties(number)
-        port = self._port + 2 * (number - 1)
         module = ["-m", "barnabas.broker", str(path)]
-        node = _process(f"node-{number}", module, port, path.parent / "node.log")
+        node = _process(f"node-{number}", module, self._port_of(number), path.parent / "node.log")
         node.launch()
         self.nodes[number] = node
         node.wait_until_listening(START_S)
@@ -144,6 +167,9 @@ class SecuredCluster:
             node.stop()
         if self.zookeeper is not None:
             self.zookeeper.stop()
+
+    def _port_of(self, number: int) -> int:
+        return self._port + self._ports_each * (number - 1)
 
     def _steady(self, number: int) -> None:
         with self.properties(number).open("a") as file:

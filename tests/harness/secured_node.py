@@ -69,15 +69,24 @@ class SecuredNode:
 
     directory: Path
     zookeeper: str
-    clear: str
     login: str
     """SASL_SSL, by either SCRAM."""
     mutual: str
     """SSL, which asks for a certificate."""
-    sasl_clear: str
-    """SASL_PLAINTEXT."""
     elsewhere: str
     """SASL_SSL with a certificate of another host."""
+    clear: str = ""
+    sasl_clear: str = ""
+    """SASL_PLAINTEXT."""
+
+    @property
+    def root(self) -> str:
+        """The super user."""
+        return ROOT
+
+    def password(self, user: str) -> str:
+        """What a user proves who it is with."""
+        return password_of(user)
 
     @property
     def trust(self) -> Path:
@@ -106,7 +115,7 @@ class SecuredNode:
         self, user: str, mechanism: str = "SCRAM-SHA-512", password: str | None = None
     ) -> dict[str, str]:
         """Java's settings for the listener ``login``."""
-        secret = password_of(user) if password is None else password
+        secret = self.password(user) if password is None else password
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": mechanism,
@@ -138,8 +147,8 @@ class SecuredNode:
         config = ClientConfig(
             security_protocol="SASL_SSL",
             sasl_mechanism="SCRAM-SHA-512",
-            sasl_username=ROOT,
-            sasl_password=password_of(ROOT),
+            sasl_username=self.root,
+            sasl_password=self.password(self.root),
             ssl_truststore_type="PEM",
             ssl_truststore_location=str(self.trust),
         )
@@ -175,7 +184,7 @@ def secured_node(directory: Path) -> Iterator[SecuredNode]:
             node.wait_until_listening(_START_S)
             made = SecuredNode(
                 directory, zookeeper.hosts,
-                at["PLAINTEXT"], at["LOGIN"], at["MUTUAL"], at["SASL"], at["ELSEWHERE"],
+                at["LOGIN"], at["MUTUAL"], at["ELSEWHERE"], at["PLAINTEXT"], at["SASL"],
             )  # fmt: skip
             rights = [*_rights_of(ALICE, _RIGHTS), *_rights_of(CAROL, _RIGHTS[:1])]
             made.as_root(lambda admin: admin.create_acls(rights))

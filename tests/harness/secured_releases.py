@@ -30,7 +30,6 @@ from .secured_node import (
     TOPICS,
     TRANSACTIONS,
     SecuredNode,
-    password_of,
 )
 
 PROGRAMS: Final = SOURCES.parent / "secured"
@@ -123,7 +122,7 @@ def _told(node: SecuredNode, client: str, scenario: Scenario) -> dict[str, Any]:
         "ca": str(trust),
     }
     if is_login:
-        password = scenario.password or password_of(scenario.user)
+        password = scenario.password or node.password(scenario.user)
         found |= {
             "mechanism": scenario.mechanism,
             "username": scenario.user,

@@ -1,7 +1,9 @@
 """Every client over TLS: by SCRAM or a certificate, with least rights, and refused without them.
 
-The newest releases run in `make test`, the older ones at night. docs/security.md says how each is
-set up; the programs in tests/interop/secured are set up so. Source: docs/spec/security.md §9 (S79).
+The node is what ``barnabas security init`` makes, and at night also one whose settings were written
+by hand. The newest releases run in `make test`, the older ones at night. docs/security.md says how
+each is set up; the programs in tests/interop/secured are set up so.
+Source: docs/spec/security.md §9 (S79).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.consumer.list_offsets import LATEST
 from barnabas.pipeline.cluster_requests import offsets_at
-from tests.harness.secured_node import ALICE, SecuredNode, password_of, secured_node
+from tests.harness.hardened_node import hardened_node
+from tests.harness.secured_node import ALICE, SecuredNode, secured_node
 from tests.harness.secured_releases import (
     SCENARIOS,
     Outcomes,
@@ -73,9 +76,17 @@ each_client = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNode]:
-    with secured_node(tmp_path_factory.mktemp("secured")) as made:
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(hardened_node, id="hardened"),
+        pytest.param(secured_node, id="by hand", marks=pytest.mark.nightly),
+    ],
+)
+def node(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecuredNode]:
+    with request.param(tmp_path_factory.mktemp("secured")) as made:
         yield made
 
 
@@ -121,7 +132,7 @@ def test_what_the_page_on_security_shows_works_as_it_stands(
     for shown, meant in (
         ("broker-1.example.org:9093", node.login),
         ("/etc/barnabas/authority.pem", str(node.trust)),
-        ('"secret"', f'"{password_of(ALICE)}"'),
+        ('"secret"', f'"{node.password(ALICE)}"'),
         ('"orders"', f'"{topic}"'),
     ):
         assert shown in text

@@ -1,5 +1,6 @@
 """Spark over TLS and logins with few rights: our source, sinks and jobs, and Spark's connector.
 
+The node is what ``barnabas security init`` makes.
 Source: docs/spec/pipeline.md §3.1; docs/spec/security.md §9 (S79).
 """
 
@@ -19,8 +20,9 @@ from barnabas.pipeline.frames import stream_to_topic, stream_topic
 from barnabas.pipeline.jobs import archive
 from barnabas.pipeline.progress import commit_progress
 from benchmarks.spark_connector import NoConnector
+from tests.harness.hardened_node import hardened_node
 from tests.harness.needs import MAVEN, skip_without
-from tests.harness.secured_node import ALICE, BOB, TRANSACTIONS, SecuredNode, secured_node
+from tests.harness.secured_node import ALICE, BOB, TRANSACTIONS, SecuredNode
 from tests.pipeline.slow_machine import available_now
 
 COUNT = 40
@@ -29,7 +31,7 @@ SCHEMA = "key BINARY, value BINARY"
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNode]:
-    with secured_node(tmp_path_factory.mktemp("secured")) as made:
+    with hardened_node(tmp_path_factory.mktemp("secured")) as made:
         yield made
         close_clients()
 
@@ -159,12 +161,12 @@ def test_without_the_right_nothing_is_read_and_the_reason_is_told(
     with pytest.raises(PySparkException) as refused:
         read(spark, "barnabas", options, topic)
     assert words in str(refused.value)
-    assert "Canary" not in str(refused.value)
+    assert node.password(ALICE) not in str(refused.value)
     with pytest.raises(PySparkException) as refused:
         written(spark, "barnabas", options, topic)
     # Who may write to no topic at all is given no producer id.
     assert words.replace("TOPIC", "CLUSTER") in str(refused.value)
-    assert "Canary" not in str(refused.value)
+    assert node.password(ALICE) not in str(refused.value)
 
 
 def test_no_plan_and_no_progress_shows_a_password(
@@ -189,4 +191,4 @@ def test_no_plan_and_no_progress_shows_a_password(
     shown = "".join(capfd.readouterr()) + str([p.json for p in query.recentProgress])
     shown += str(query.lastProgress) + str(query.exception())
     assert "barnabas" in shown
-    assert "Canary" not in shown
+    assert node.password(ALICE) not in shown

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.security.certificates import Certificate, read_certificate
+from barnabas.broker.security.principal_mapping import PrincipalMapping
 from barnabas.client.tls.key_stores import read_key_store
 from barnabas.client.tls.tls_settings import TlsSettings
 from barnabas.console.__main__ import main
 from barnabas.console.security.authority import hosts_of
+from barnabas.protocol.java_properties import parse_properties
 
 
 def made(directory: Path, *words: str) -> Path:
@@ -58,6 +60,39 @@ def test_renewed_certificates_are_of_the_same_names_and_nothing_else_changes(
     assert new.subject == old.subject
 
 
+def test_users_get_certificates_where_that_is_asked_for(tmp_path: Path) -> None:
+    """And certificates of machines are nobody's on the listener that asks for them."""
+    folder = made(tmp_path / "made", "--client-certificates", "--user", "alice")
+    text = (folder / "nodes" / "node-1" / "server.properties").read_text()
+    assert ",CERTIFICATES://0.0.0.0:9095\n" in text
+    assert ",CERTIFICATES:SSL\n" in text
+    assert "listener.name.certificates.ssl.client.auth=required\n" in text
+    rules = parse_properties(text)["listener.name.certificates.ssl.principal.mapping.rules"]
+    mapping = PrincipalMapping(rules)
+    shown = folder / "clients" / "alice" / "certificate" / "keystore.pem"
+    assert mapping.user(certificate(shown).subject) == "alice"
+    for machine in ("nodes/node-1", "zookeeper"):
+        assert mapping.user(certificate(folder / machine / "keystore.pem").subject) is None
+    settings = (shown.parent / "client.properties").read_text()
+    assert "bootstrap.servers=k1.example.org:9095,10.0.0.2:9095\n" in settings
+
+
+def test_certificates_of_users_are_renewed_too(tmp_path: Path) -> None:
+    folder = made(tmp_path / "made", "--client-certificates", "--user", "alice", "--days", "10")
+    keystore = folder / "clients" / "alice" / "certificate" / "keystore.pem"
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    old = certificate(keystore)
+    assert main(["security", "renew", str(folder), "--node", "clients/alice", "--days", "20"]) == 0
+    assert [path for path in before if path.read_bytes() != before[path]] == [keystore]
+    new = certificate(keystore)
+    assert new.not_after > old.not_after
+    assert new.subject == old.subject
+    assert main(["security", "renew", str(folder)]) == 0
+    changed = {path for path in before if path.read_bytes() != before[path]}
+    assert {path.name for path in changed} == {"keystore.pem"}
+    assert len(changed) == 5  # two nodes, ZooKeeper, two users
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -66,6 +101,7 @@ def test_renewed_certificates_are_of_the_same_names_and_nothing_else_changes(
         (("--zookeeper", "z1"), "must read host:port"),
         (("--zookeeper", "z1:2181"), "must end with a path"),
         (("--port", "65535"), "leaves no room"),
+        (("--port", "65534", "--client-certificates"), "leaves no room"),
     ],
 )
 def test_what_is_typed_wrong_makes_no_file(
