@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.security.certificates import Certificate, read_certificate
+from barnabas.broker.security.distinguished_name import distinguished_name
 from barnabas.broker.security.principal_mapping import PrincipalMapping
 from barnabas.client.tls.key_stores import read_key_store
 from barnabas.client.tls.tls_settings import TlsSettings
@@ -70,9 +71,10 @@ def test_users_get_certificates_where_that_is_asked_for(tmp_path: Path) -> None:
     rules = parse_properties(text)["listener.name.certificates.ssl.principal.mapping.rules"]
     mapping = PrincipalMapping(rules)
     shown = folder / "clients" / "alice" / "certificate" / "keystore.pem"
-    assert mapping.user(certificate(shown).subject) == "alice"
+    assert mapping.user(distinguished_name(certificate(shown).subject)) == "alice"
     for machine in ("nodes/node-1", "zookeeper"):
-        assert mapping.user(certificate(folder / machine / "keystore.pem").subject) is None
+        of_machine = certificate(folder / machine / "keystore.pem").subject
+        assert mapping.user(distinguished_name(of_machine)) is None
     settings = (shown.parent / "client.properties").read_text()
     assert "bootstrap.servers=k1.example.org:9095,10.0.0.2:9095\n" in settings
 
