@@ -69,6 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what nobody is shown of the records of some topics, in TOML",
     )  # fmt: skip
     parser.add_argument(
+        "--roles", type=Path, metavar="FILE",
+        help="who may look, read records, change groups and topics, or everything, in TOML",
+    )  # fmt: skip
+    parser.add_argument(
         "--status-token-file", type=Path, metavar="FILE",
         help="the nodes' metrics.token, for their status from another machine",
     )  # fmt: skip
@@ -132,6 +136,7 @@ def _check_connection(bootstrap: str, config: ClientConfig, settings: ConsoleSet
 def _settings(chosen: argparse.Namespace) -> ConsoleSettings:
     from barnabas.console.web.console_settings import ConsoleSettings
     from barnabas.console.web.records.masking import Masks, read_masks
+    from barnabas.console.web.roles import read_roles
 
     host, port = listen_address(chosen.listen)
     settings = ConsoleSettings(
@@ -148,6 +153,7 @@ def _settings(chosen: argparse.Namespace) -> ConsoleSettings:
         status_token=None
         if chosen.status_token_file is None
         else text_of(chosen.status_token_file).strip(),
+        roles=None if chosen.roles is None else read_roles(chosen.roles),
         masks=Masks() if chosen.mask is None else read_masks(chosen.mask),
     )
     settings.check()

@@ -19,6 +19,7 @@ from .pages.records import record_row
 from .query import Query
 from .records.matching import ShownRecord
 from .render import environment, times
+from .roles import Role
 from .session import Session
 from .watch.reading import now_ms
 from .zones import zone_of
@@ -87,7 +88,8 @@ class Answers:
             "page": page, "query": query, "session": session, "now_ms": now, "zone": zone,
             "theme": theme if theme in ("light", "dark") else "auto",
             "bootstrap": self._bootstrap, "navigation": NAVIGATION, "section": section_of(path),
-            "read_only": self._settings.is_read_only, "here": query.url() if path else "/overview",
+            "read_only": self._settings.is_read_only,
+            "may": _may(session, self._settings),  "here": query.url() if path else "/overview",
             "can_log_out": self._settings.auth != "none", "refresh_s": _refresh(query),
             "formats": bool(path), "json_url": query.url("json"), "csv_url": query.url("csv"),
         }  # fmt: skip
@@ -100,6 +102,12 @@ class Answers:
             .render(**known, **times(zone, now), **page.model)
         )
         return HTMLResponse(text, page.status, {"vary": FRAGMENT})
+
+
+def _may(session: Session | None, settings: ConsoleSettings) -> dict[str, bool]:
+    """Which forms are led to: those that this reader's role allows here."""
+    role = 0 if session is None or settings.is_read_only else session.rights.role
+    return {"operate": role >= Role.OPERATOR, "administer": role >= Role.ADMIN}
 
 
 def safe_back(text: str) -> str:

@@ -28,11 +28,12 @@ from .logins import Logins, session_cookie
 from .page import FORMATS, Page, PageFunction, View
 from .pages.actions import ACTIONS, Action
 from .pages.records import STREAM_PATH, tail_of
-from .pages.registry import PAGES
+from .pages.registry import PAGES, REQUIRED
 from .query import BadQuery, Query
 from .records.filter_syntax import BadFilter
 from .records.matching import ShownRecord
 from .render import assets
+from .roles import Forbidden, Role
 from .security import SecurityMiddleware
 from .session import Session
 from .streams import MEDIA_TYPE, Streams
@@ -103,7 +104,7 @@ class Console:
             if session is None:
                 return self._to_login(request, kind)
             view = self._view(request, session, path)
-            page = await guarded(within_time(function), view)
+            page = await guarded(within_time(permitted(function, path)), view)
             if page.status == SEE_OTHER and page.next_url is not None:
                 where, mark, query = page.next_url.partition("?")
                 ending = f".{kind}" if kind else ""
@@ -259,10 +260,22 @@ async def guarded(function: PageFunction, view: View) -> Page:
         return await function(view)
     except BadQuery as problem:
         return _problem_page(400, "This address leads nowhere", str(problem))
+    except Forbidden as problem:
+        return _problem_page(403, "This is not for your role", str(problem))
     except (KafkaError, Failure) as failure:
         return _problem_page(502, "The cluster does not say", str(failure))
     except FAILURES as failure:
         return _problem_page(502, "The cluster cannot be reached", str(failure))
+
+
+def permitted(function: PageFunction, path: str) -> PageFunction:
+    """A page for those whose role suffices."""
+
+    async def page(view: View) -> Page:
+        view.session.rights.require(REQUIRED.get(path, Role.VIEWER))
+        return await function(view)
+
+    return page
 
 
 def within_time(function: PageFunction) -> PageFunction:

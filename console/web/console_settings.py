@@ -13,10 +13,13 @@ from typing import Final, Literal
 from barnabas.console.command_line.failure import Misuse
 
 from .records.masking import Masks
+from .roles import FULL, Rights, Roles
 
 AuthMode = Literal["token", "sasl", "none"]
 
 PORT: Final = 9080
+ANYBODY: Final = "anybody on this machine"
+"""The principal of everybody with ``--auth none``."""
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
 
 
@@ -41,6 +44,8 @@ class ConsoleSettings:
     """Where each change is written down before it is asked for."""
     status_token: str | None = field(default=None, repr=False)
     """What nodes are shown when they are asked for their status."""
+    roles: Roles | None = None
+    """Who may do what here; None where everybody who gets in may do everything."""
     masks: Masks = field(default_factory=Masks)
     """What nobody is shown of records."""
 
@@ -59,6 +64,10 @@ class ConsoleSettings:
         """Whether browsers speak TLS, to us or to the proxy."""
         return self.certificate is not None or self.is_behind_proxy
 
+    def rights_of(self, principal: str) -> Rights | None:
+        """What a principal may do here; None for somebody who is not let in."""
+        return FULL if self.roles is None else self.roles.of(principal)
+
     def check(self) -> None:
         """Raise Misuse for what would leave the console open, or cannot work."""
         if (self.certificate is None) != (self.key is None):
@@ -70,6 +79,8 @@ class ConsoleSettings:
             )
         if self.auth == "none" and (not self.is_loopback or self.is_behind_proxy):
             raise Misuse("--auth none: only on the loopback, and not behind a proxy")
+        if self.auth == "none" and self.rights_of(ANYBODY) is None:
+            raise Misuse(f"--auth none: --roles has no role for {ANYBODY!r}")
         if self.is_behind_proxy and not self.names:
             raise Misuse("--behind-proxy: say --allowed-host, the name that browsers use")
 

@@ -26,7 +26,7 @@ async def value_download(view: View) -> Response:
         topic = query.required("topic")
         place = TopicPartition(topic, query.number("partition", 0, 0, 2**31 - 1))
         offset = query.number("offset", 0, 0, 2**63 - 1)
-        if view.settings.masks.of(topic) is not None:
+        if view.masks.of(topic) is not None:
             return PlainTextResponse("a mask of this console hides parts of it\n", 403)
         record = await record_at(view.watch.admin.cluster, place, offset)
     except BadQuery as problem:

@@ -17,14 +17,14 @@ from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import AuthenticationFailed
 
 from .answers import FRAGMENT
-from .console_settings import ConsoleSettings
+from .console_settings import ANYBODY, ConsoleSettings
 from .session import LoginThrottle, Session, Sessions, Token
 from .watch.cluster_watch import ClusterWatch
 from .watch.reading import FAILURES
 
 SESSION_COOKIE: Final = "barnabas-console"
 TOKEN_PRINCIPAL: Final = "token via console"  # noqa: S105 - a name
-ANYBODY: Final = "anybody on this machine"
+_NO_ROLE: Final = "You have no role in this console: ask whoever runs it."
 
 
 def session_cookie(request: Request, settings: ConsoleSettings) -> str:
@@ -64,7 +64,11 @@ class Logins:
             self._shared = ClusterWatch(self._bootstrap, self._config, self._settings.status_token)
         if self._settings.auth == "none":
             assert self._shared is not None
-            self._anybody = Sessions().begin(ANYBODY, self._shared, owns_watch=False)
+            rights = self._settings.rights_of(ANYBODY)
+            if rights is not None:
+                self._anybody = Sessions().begin(
+                    ANYBODY, self._shared, owns_watch=False, rights=rights
+                )
 
     def ask_anew(self) -> None:
         """What all share is asked for anew at the next look."""
@@ -120,7 +124,10 @@ class Logins:
         if not self._has_token(form):
             return LoginRefused("This is not the token that the console printed.", 403)
         assert self._shared is not None
-        return self._sessions.begin(TOKEN_PRINCIPAL, self._shared, owns_watch=False)
+        rights = self._settings.rights_of(TOKEN_PRINCIPAL)
+        if rights is None:
+            return LoginRefused(_NO_ROLE, 403)
+        return self._sessions.begin(TOKEN_PRINCIPAL, self._shared, owns_watch=False, rights=rights)
 
     def _has_token(self, form: Mapping[str, str]) -> bool:
         return self._settings.auth != "sasl" and self.token.matches(form.get("token", ""))
@@ -142,7 +149,12 @@ class Logins:
         except FAILURES as error:
             await watch.close()
             return LoginRefused(f"The cluster cannot be asked: {error}", 502)
-        return self._sessions.begin(f"User:{username}", watch, owns_watch=True)
+        principal = f"User:{username}"
+        rights = self._settings.rights_of(principal)  # after the proof: nobody learns who has one
+        if rights is None:
+            await watch.close()
+            return LoginRefused(_NO_ROLE, 403)
+        return self._sessions.begin(principal, watch, owns_watch=True, rights=rights)
 
     async def _close_ended(self) -> None:
         while self._sessions.ended:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from .console_settings import ConsoleSettings
 from .query import Query
+from .records.masking import Masks
 from .session import Session
 from .watch.cluster_watch import ClusterWatch
 from .zones import Zone
@@ -31,6 +32,11 @@ class View:
     query: Query
     zone: Zone
     now_ms: int
+
+    @property
+    def masks(self) -> Masks:
+        """What this reader is not shown of records."""
+        return self.session.rights.masks(self.settings.masks)
 
     @property
     def watch(self) -> ClusterWatch:

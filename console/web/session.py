@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from .roles import FULL, Rights
 from .watch.cluster_watch import ClusterWatch
 
 IDLE_S: Final = 30 * 60.0
@@ -38,6 +39,8 @@ class Session:
     """Its connections are its own: they end with it."""
     began: float
     seen: float
+    rights: Rights = FULL
+    """What it may do here; the cluster decides besides."""
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(_ID_BYTES))
     plans: OrderedDict[str, object] = field(default_factory=OrderedDict)
     """Changes that were planned and not applied yet, the latest few."""
@@ -54,12 +57,15 @@ class Sessions:
         self.ended: list[ClusterWatch] = []
         """Watches whose sessions have gone, still to be closed."""
 
-    def begin(self, principal: str, watch: ClusterWatch, *, owns_watch: bool) -> Session:
+    def begin(
+        self, principal: str, watch: ClusterWatch, *, owns_watch: bool, rights: Rights = FULL
+    ) -> Session:
         """A new session under a new id."""
         now = self._clock()
         made = Session(
-            secrets.token_urlsafe(_ID_BYTES), principal, watch, owns_watch, began=now, seen=now
-        )
+            secrets.token_urlsafe(_ID_BYTES), principal, watch, owns_watch, began=now, seen=now,
+            rights=rights,
+        )  # fmt: skip
         self._expire(now)
         while len(self._by_id) >= SESSIONS_MOST:
             self._forget(next(iter(self._by_id)))

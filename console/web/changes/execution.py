@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,14 +21,18 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import Committed
 from barnabas.client.admin.topic_changes import alter_settings
 from barnabas.client.cluster import TopicPartition
+from barnabas.client.errors import KafkaError
 from barnabas.client.os_errors import describe_os_error
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.groups.apply_plan import execute_plan
 from barnabas.console.groups.plan import as_json, offset_of
 from barnabas.console.web.page import View
+from barnabas.console.web.watch.reading import now_ms
 from barnabas.protocol.audit_topic import tool_client_id
 
 from .pending import GroupPlan, SettingPlan
+
+log = logging.getLogger(__name__)
 
 REASON_MOST: Final = 300
 _MODE: Final = 0o600
@@ -53,6 +59,8 @@ async def apply_group_plan(view: View, plan: GroupPlan, reason: str) -> None:
         changes = [as_json(change) for change in result.plan.needed]
         record(view, {"change": result.change_id, "what": words, "changes": changes})
         await execute_plan(admin, chosen, command, result)
+        problem = "" if result.is_good else "not everything is as planned"
+        record_outcome(view, result.change_id, problem)
     view.watch.expire()
 
 
@@ -71,15 +79,20 @@ async def apply_setting_plan(view: View, plan: SettingPlan, reason: str) -> None
     what = f"{plan.topic}: {plan.name}={plan.new}" if plan.new is not None else (
         f"{plan.topic}: {plan.name} back to its default"
     )  # fmt: skip
-    record(view, {"what": what, "reason": reason, "old": plan.old, "new": plan.new})
-    config = replace(
-        view.watch.config,
-        client_id=tool_client_id(plan.id[:12].replace(":", ""), f"{what} {reason}"),
-    )
+    change = secrets.token_hex(6)
+    words = f"{what} (web console)" + (f": {reason}" if reason else "")
+    asked = {"reason": reason, "old": plan.old, "new": plan.new}
+    record(view, {"change": change, "what": words, **asked})
+    config = replace(view.watch.config, client_id=tool_client_id(change, words))
     async with Admin.of(view.watch.bootstrap, config) as admin:
         values = {} if plan.new is None else {plan.name: plan.new}
         removed = [plan.name] if plan.new is None else []
-        await alter_settings(admin.cluster, plan.topic, values, removed)
+        try:
+            await alter_settings(admin.cluster, plan.topic, values, removed)
+        except KafkaError as error:
+            record_outcome(view, change, f"The cluster answered: {error}")
+            raise
+    record_outcome(view, change, "")
     view.watch.expire()
 
 
@@ -91,15 +104,38 @@ def undo_file(view: View, change_id: str) -> Path:
 
 def record(view: View, what: Mapping[str, Any]) -> None:
     """One line in the audit file, on the disk before anything is asked; raises Failure."""
-    path = view.settings.audit_file
-    if path is None:
-        return
     line = {
         "time_ms": view.now_ms,
         "principal": view.session.principal,
         "bootstrap": view.watch.bootstrap,
         **what,
     }
+    view.watch.changes.append(line)
+    if view.settings.audit_file is not None:
+        _write(view.settings.audit_file, line)
+
+
+def record_outcome(view: View, change: str, problem: str) -> None:
+    """What came of a change that was recorded: a second line; one that cannot be written is told.
+
+    The change is made by then, so nothing is raised.
+    """
+    outcome = problem or "done, and read again"
+    for line in view.watch.changes:
+        if line.get("change") == change:
+            line["outcome"] = outcome
+    if view.settings.audit_file is None:
+        return
+    try:
+        _write(view.settings.audit_file, {
+            "time_ms": now_ms(), "principal": view.session.principal,
+            "bootstrap": view.watch.bootstrap, "change": change, "outcome": outcome,
+        })  # fmt: skip
+    except Failure as failure:
+        log.error("audit line lost change=%s reason=%s", change, failure)
+
+
+def _write(path: Path, line: Mapping[str, Any]) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _MODE)
         with os.fdopen(handle, "ab") as file:

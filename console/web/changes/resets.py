@@ -95,8 +95,9 @@ async def reset_plan(admin: Admin, query: Query) -> GroupPlan:
 
 
 async def group_plan(
-    admin: Admin, chosen: argparse.Namespace, planner: Planner, group: str, command: str, url: str
-) -> GroupPlan:
+    admin: Admin, chosen: argparse.Namespace, planner: Planner, group: str, command: str, url: str,
+    *, typed: str | None = None,
+) -> GroupPlan:  # fmt: skip
     """Plan any change of one group."""
     result: ChangeResult = await plan_change(admin, chosen, planner)
-    return GroupPlan(new_id(), group, command, result, chosen, url)
+    return GroupPlan(new_id(), group, command, result, chosen, url, typed)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from barnabas.client.admin.quotas import QuotaDescription
 from barnabas.console.web.glob_pattern import search_matcher
+from barnabas.console.web.operations.access import quota_values
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.watch.access import AclRow, UserRow
 from barnabas.console.web.watch.reading import Reading
@@ -60,9 +61,12 @@ def _quota(found: QuotaDescription) -> dict[str, Any]:
              for kind, name in sorted(found.entity.items(), reverse=True)]  # fmt: skip
     return {
         "entity": ", ".join(parts),
+        "fields": dict(quota_values(found.entity, found.quotas)),
         "quotas": [{"name": name, "value": value} for name, value in sorted(found.quotas.items())],
     }
 
 
 def _user(row: UserRow) -> dict[str, Any]:
-    return {"name": row.name, "credentials": list(row.credentials)}
+    return {
+        "name": row.name, "credentials": list(row.credentials), "mechanisms": list(row.mechanisms),
+    }  # fmt: skip

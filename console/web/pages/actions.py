@@ -14,9 +14,20 @@ from barnabas.console.web.changes.execution import (
     apply_group_plan,
     apply_setting_plan,
 )
-from barnabas.console.web.changes.pending import GroupPlan, SettingPlan, keep_result, take
+from barnabas.console.web.changes.operation_plan import apply_operation
+from barnabas.console.web.changes.pending import (
+    GroupPlan,
+    OperationPlan,
+    SettingPlan,
+    keep_result,
+    take,
+)
+from barnabas.console.web.operations.registry import APPLY_PATH, OPERATIONS
 from barnabas.console.web.page import Page, View
-from barnabas.console.web.query import url_of
+from barnabas.console.web.query import BadQuery, url_of
+from barnabas.console.web.roles import Role
+
+from .change import require_groups
 
 Action = Callable[[View, Mapping[str, str]], Awaitable[str | Page]]
 """Returns where the browser is sent then, or a page that says why nothing was done."""
@@ -29,6 +40,10 @@ async def apply_change(view: View, form: Mapping[str, str]) -> str | Page:
     plan = take(view.session, form)
     if not isinstance(plan, GroupPlan):
         return refused(409, _USED)
+    require_groups(view, plan)
+    if plan.typed is not None and form.get("typed", "").strip() != plan.typed:
+        again = f"Type {plan.typed} into the field before the button. Nothing was changed."
+        return refused(400, again, plan.url)
     try:
         await apply_group_plan(view, plan, reason_of(form))
     except MovedOn as moved:
@@ -42,12 +57,30 @@ async def apply_setting(view: View, form: Mapping[str, str]) -> str | Page:
     plan = take(view.session, form)
     if not isinstance(plan, SettingPlan):
         return refused(409, _USED)
+    view.session.rights.require(Role.OPERATOR, topic=plan.topic)
     reading = await view.watch.catalogue.settings.read(plan.topic)
     now = next((one for one in reading.value or [] if one.name == plan.name), None)
     if now is None or now.value != plan.shown_old:
         return refused(409, "The setting has another value now. Nothing was changed.", plan.url)
     await apply_setting_plan(view, plan, reason_of(form))
     return url_of("/topic", {"name": plan.topic}) + "#settings"
+
+
+async def apply_planned_operation(view: View, form: Mapping[str, str]) -> str | Page:
+    """Change the cluster as planned."""
+    plan = take(view.session, form)
+    if not isinstance(plan, OperationPlan):
+        return refused(409, _USED)
+    operation = OPERATIONS[plan.path]
+    view.session.rights.require(operation.role)
+    try:
+        done = await apply_operation(view, operation, plan, form, reason_of(form))
+    except MovedOn as moved:
+        return refused(409, f"{moved}. Nothing was changed.", plan.url)
+    except BadQuery as problem:
+        return refused(400, f"{problem}. Nothing was changed.", plan.url)
+    keep_result(view.session, done)
+    return url_of("/done", {"change": done.change})
 
 
 def reason_of(form: Mapping[str, str]) -> str:
@@ -66,5 +99,6 @@ def refused(status: int, text: str, again: str = "") -> Page:
 ACTIONS: Final[Mapping[str, Action]] = {
     "/change/apply": apply_change,
     "/alter/apply": apply_setting,
+    APPLY_PATH: apply_planned_operation,
 }
 """By path; each is reached by POST only, with the token of the session."""

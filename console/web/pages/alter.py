@@ -10,6 +10,7 @@ from typing import Final
 from barnabas.client.admin.topic_configs import TOPIC_SOURCE
 from barnabas.console.web.changes.pending import SettingPlan, keep, new_id
 from barnabas.console.web.page import Page, View
+from barnabas.console.web.roles import Role
 from barnabas.protocol.errors import ErrorCode
 
 from .not_found import not_found
@@ -21,6 +22,7 @@ _MISSING: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
 async def page(view: View) -> Page:
     """The form; with a value also the difference, and the button that makes it."""
     topic = view.query.required("topic")
+    view.session.rights.require(Role.OPERATOR, topic=topic)
     reading = await view.watch.catalogue.settings.read(topic)
     if not reading.value:
         is_missing = reading.problem is not None and reading.problem.code == _MISSING

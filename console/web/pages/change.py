@@ -15,6 +15,7 @@ from barnabas.console.web.changes.preview import Glance, previews
 from barnabas.console.web.changes.resets import WAYS, reset_plan
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.query import BadQuery
+from barnabas.console.web.roles import Role
 
 COLUMNS: Final = (
     "group", "topic", "partition", "current_offset", "new_offset", "effect", "records",
@@ -25,6 +26,7 @@ COLUMNS: Final = (
 async def page(view: View) -> Page:
     """The form; with a way also the plan: what would be changed, and the records that it means."""
     group = view.query.required("group")
+    view.session.rights.require(Role.OPERATOR, group=group)
     plan: dict[str, Any] | None = None
     problem = ""
     if view.query.text("way"):
@@ -50,11 +52,17 @@ async def page(view: View) -> Page:
 
 
 async def shown_plan(view: View, plan: GroupPlan) -> dict[str, Any]:
-    """A plan for the reader; it is kept so that the form beneath it can have it done."""
+    """A plan for the reader; it is kept so that the form beneath it can have it done.
+
+    Raises Forbidden for a group that the reader's role is not for.
+    """
+    require_groups(view, plan)
     result = plan.result.plan
     needed = result.needed
-    found = await previews(view.watch.admin.cluster, needed, view.settings.masks)
-    is_possible = bool(needed) and not result.refusals and not view.settings.is_read_only
+    found = await previews(view.watch.admin.cluster, needed, view.masks)
+    is_possible = (
+        bool(needed or result.deleted) and not result.refusals and not view.settings.is_read_only
+    )
     if is_possible:
         keep(view.session, plan)
     rows = [_row(change, found) for change in result.changes]
@@ -62,11 +70,24 @@ async def shown_plan(view: View, plan: GroupPlan) -> dict[str, Any]:
         "id": plan.id if is_possible else None,
         "command": plan.command,
         "needed": len(needed),
+        "deleted": list(result.deleted),
+        "typed": plan.typed,
         "refused": [{"group": name, "why": why} for name, why in result.refusals.items()],
         "notes": list(result.notes),
         "changes": rows,
         **_totals(rows),
     }
+
+
+def require_groups(view: View, plan: GroupPlan) -> None:
+    """Raise Forbidden unless the reader may change every group of the plan."""
+    result = plan.result.plan
+    groups = {change.group for change in result.changes}
+    groups |= {*result.deleted, *result.refusals}
+    if plan.group:
+        groups.add(plan.group)
+    for group in groups:
+        view.session.rights.require(Role.OPERATOR, group=group)
 
 
 def _row(

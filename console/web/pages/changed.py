@@ -37,6 +37,10 @@ async def page(view: View) -> Page:
         "is_unclear": result.is_unclear,
         "undo_file": str(result.undo_file) if result.undo_file else None,
         "changes": rows,
+        "deleted": [
+            {"group": group, "error": result.group_errors.get(group)}
+            for group in result.plan.deleted
+        ],
     }
     return Page(
         title=f"Change {change}", template="changed.html", model=model, columns=COLUMNS,

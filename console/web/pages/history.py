@@ -5,6 +5,7 @@ Source: docs/spec/console.md §2.3 (audit); docs/spec/coordinator.md §3.8.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ async def page(view: View) -> Page:
         "records": rows,
         "list": {"shown": len(shown), "total": len(found), "is_first": start == 0},
         "kept": AUDIT_MOST,
+        "changes": [_change(line) for line in reversed(view.watch.changes)],
     }
     return Page(
         title="History", template="history.html", model=model, columns=COLUMNS, rows=rows,
@@ -55,6 +57,17 @@ def _start(after: tuple[Any, str] | None, count: int) -> int:
     if not isinstance(after[0], int):
         raise BadQuery("after is none that this page has given")
     return min(max(0, after[0]), count)
+
+
+def _change(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A change that was made through this console, since it was started."""
+    return {
+        "time_ms": line["time_ms"],
+        "principal": line["principal"],
+        "change": line.get("change"),
+        "what": line.get("what", ""),
+        "outcome": line.get("outcome"),
+    }
 
 
 def _row(record: AuditRecord) -> dict[str, Any]:

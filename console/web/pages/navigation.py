@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from barnabas.console.web.operations.registry import OPERATIONS
+
 NAVIGATION: Final = (
     ("/overview", "Overview", "o"),
     ("/brokers", "Brokers", "b"),
@@ -28,6 +30,11 @@ _BELOW: Final[Mapping[str, str]] = {
     "/timeline": "/groups",
     "/changed": "/history",
     "/undo": "/history",
+    "/hanging": "/transactions",
+    "/done": "/history",
+    "/group-delete": "/groups",
+    "/group-forget": "/groups",
+    **{path: operation.section for path, operation in OPERATIONS.items()},
 }
 
 

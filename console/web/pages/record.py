@@ -47,8 +47,8 @@ async def page(view: View) -> Page:
         "value": _field(shown.value),
         "headers": [{"name": name, "value": text} for name, text in shown.headers],
         "decoders": list(DECODERS),
-        "may_download": view.settings.masks.of(topic) is None and record.value is not None,
-        "is_masked": view.settings.masks.of(topic) is not None,
+        "may_download": view.masks.of(topic) is None and record.value is not None,
+        "is_masked": view.masks.of(topic) is not None,
     }
     rows = [
         {"field": name, "kind": found.kind, "text": found.text}

@@ -72,7 +72,7 @@ async def page(view: View) -> Page:
         "scanned": found.scanned,
         "seconds": seconds,
         "is_done": found.is_done,
-        "is_masked": view.settings.masks.of(name) is not None,
+        "is_masked": view.masks.of(name) is not None,
         "stream_url": url_of(STREAM_PATH, view.query.given) if is_live and not problem else None,
         "unread": [
             {"partition": number, "why": why} for number, why in sorted(found.problems.items())
@@ -109,7 +109,7 @@ def question_of(view: View, topic: str) -> Question:
         count=query.rows,
         key_as=ways[0],
         value_as=ways[1],
-        mask=view.settings.masks.of(topic),
+        mask=view.masks.of(topic),
     )
 
 

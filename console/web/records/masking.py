@@ -142,6 +142,10 @@ class Masks:
         """The mask of a topic; None where everything may be shown."""
         return next((mask for mask in self._masks if mask.matches(topic)), None)
 
+    def behind(self, mask: Mask) -> Masks:
+        """These masks, and one more that counts before them."""
+        return Masks([mask, *self._masks])
+
 
 def read_masks(path: Path) -> Masks:
     """The masks in a file; raises Failure: a mask that is not understood opens nothing."""

@@ -6,13 +6,10 @@ Source: docs/spec/protocol.md §2 (DescribeAcls, DescribeUserScramCredentials).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.errors import raise_for
-from barnabas.protocol.messages import describe_user_scram_credentials as scram_api
-
-_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+from barnabas.client.admin.scram_users import describe_scram_users
 
 
 class AclRow(NamedTuple):
@@ -32,6 +29,7 @@ class UserRow(NamedTuple):
 
     name: str
     credentials: Sequence[str]
+    mechanisms: Sequence[str]
 
 
 async def acl_rows(admin: Admin) -> list[AclRow]:
@@ -47,17 +45,11 @@ async def acl_rows(admin: Admin) -> list[AclRow]:
 
 async def user_rows(admin: Admin) -> list[UserRow]:
     """Every user with SCRAM credentials; raises KafkaError."""
-    request = scram_api.DescribeUserScramCredentialsRequest(users=None)
-    answer = await admin.cluster.to_controller(request, lambda answer: [answer.error_code])
-    raise_for(answer.error_code, answer.error_message or "")
-    return sorted(
+    return [
         UserRow(
-            result.user,
-            [
-                f"{_MECHANISMS.get(info.mechanism, str(info.mechanism))} ({info.iterations:,})"
-                for info in result.credential_infos
-            ],
+            name,
+            [f"{mechanism} ({count:,})" for mechanism, count in sorted(found.items())],
+            sorted(found),
         )
-        for result in answer.results
-        if not result.error_code
-    )
+        for name, found in (await describe_scram_users(admin.cluster)).items()
+    ]

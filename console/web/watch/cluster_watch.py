@@ -5,6 +5,7 @@ Source: docs/spec/console.md §2.1 (hot and sweep).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ LISTS_S: Final = 5.0
 STATUS_S: Final = 2.0
 TIMELINE_S: Final = 20.0
 """It asks each leader some two dozen times."""
+CHANGES_MOST: Final = 200
 AUDIT_MOST: Final = 5_000
 """The latest changes that are kept in memory."""
 
@@ -67,6 +69,8 @@ class ClusterWatch:
         self.quotas: Source[list[QuotaDescription]] = Source(
             lambda: describe_quotas(self.admin.cluster, {}), LISTS_S
         )
+        self.changes: deque[dict[str, Any]] = deque(maxlen=CHANGES_MOST)
+        """What was changed through this console, the latest last: kept while it runs."""
         self.orderings = Orderings()
         self.rates = Rates()
 

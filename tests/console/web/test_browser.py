@@ -26,6 +26,7 @@ from tests.harness.browser import NARROW, Browser, Window, browser, chromium
 from tests.harness.deployments import Deployment, create_topic
 from tests.harness.own_client import Own
 from tests.harness.waiting import eventually
+from tests.harness.web_pages import OF_THE_SESSION, path_of
 
 pytestmark = pytest.mark.browser
 
@@ -34,18 +35,7 @@ TOPIC = "invoices"
 OTHER = "shipping"
 LIVE = "events"
 RECORDS = 120
-PARAMETERS = {
-    "/topic": f"?name={TOPIC}",
-    "/records": f"?topic={TOPIC}",
-    "/record": f"?topic={TOPIC}&partition=0&offset=0",
-    "/group": f"?name={GROUP}",
-    "/timeline": f"?group={GROUP}",
-    "/barrier": f"?group={GROUP}",
-    "/change": f"?group={GROUP}&way=to-latest",
-    "/undo": "?change=none",
-    "/changed": "?change=none",
-    "/alter": f"?topic={TOPIC}&setting=retention.ms&value=1000",
-}
+NAMED = {"topic": TOPIC, "group": GROUP}
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +100,8 @@ def test_a_page_reads_without_scripts(
     chrome: Browser, console: str, cookies: Any, page: str
 ) -> None:
     with chrome.window(runs_scripts=False, cookies=cookies) as window:
-        answer = window.open(base_of(console) + page + PARAMETERS.get(page, ""))
-        assert answer.status == (404 if page == "/changed" else 200)
+        answer = window.open(base_of(console) + path_of(page, NAMED))
+        assert answer.status == (404 if page in OF_THE_SESSION else 200)
         assert window.page.locator("h1").count() == 1
         assert len(window.text()) > 100
 
@@ -122,7 +112,7 @@ def test_no_page_makes_the_browser_complain_or_ask_anybody_else(
 ) -> None:
     with chrome.window(colours=colours, cookies=cookies) as window:
         for page in PAGES:
-            window.open(base_of(console) + page + PARAMETERS.get(page, ""))
+            window.open(base_of(console) + path_of(page, NAMED))
             assert window.page.evaluate("typeof htmx") == "object"
         assert window.complaints == []
         assert window.hosts == {base_of(console).partition("//")[2]}
@@ -134,7 +124,7 @@ def test_on_a_narrow_screen_nothing_but_tables_has_to_be_pushed_aside(
     with chrome.window(size=NARROW, cookies=cookies) as window:
         wide = {}
         for page in PAGES:
-            window.open(base_of(console) + page + PARAMETERS.get(page, ""))
+            window.open(base_of(console) + path_of(page, NAMED))
             if window.width() > NARROW[0]:
                 wide[page] = window.width()
         assert wide == {}

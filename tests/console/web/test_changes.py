@@ -107,7 +107,8 @@ async def test_what_is_applied_is_read_again_recorded_and_can_be_taken_back(
     (saved,) = undo_files(tmp_path)
     assert saved.old is not None
     assert saved.old.offset == COMMITTED
-    (line,) = (tmp_path / "audit.jsonl").read_text().splitlines()
+    line, outcome = (tmp_path / "audit.jsonl").read_text().splitlines()
+    assert json.loads(outcome)["outcome"] == "done, and read again"
     assert json.loads(line)["principal"] == "token via console"
     assert "lost an invoice" in json.loads(line)["what"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote_plus
@@ -26,23 +26,10 @@ from barnabas.console.web.pages.registry import PAGES
 from barnabas.console.web.security import CSP, SESSION_PATHS
 from tests.harness.deployments import Deployment
 from tests.harness.web_console import FORM, NOWHERE, Reader, reader_of, seen
+from tests.harness.web_pages import OF_THE_SESSION, path_of
 
 MARKUP: Final = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}"
 SECRET: Final = "correct-horse-battery"
-PARAMETERS: Final = {
-    "/topic": "?name={topic}",
-    "/group": "?name={group}",
-    "/change": "?group={group}&way=to-latest&topics={topic}",
-    "/undo": "?change={change}",
-    "/changed": "?change={change}",
-    "/records": "?topic={topic}",
-    "/timeline": "?group={group}",
-    "/barrier": "?group={group}&since=1&at=%7B%22{topic}%22:%7B%220%22:1%7D%7D",
-    "/record": "?topic={topic}&partition=0&offset=0",
-    "/alter": "?topic={topic}&setting=retention.ms&value=1000",
-}
-OF_THE_SESSION: Final = ("/changed",)
-"""Pages about what the reader has done: another one finds nothing there."""
 
 
 @pytest.fixture
@@ -57,6 +44,7 @@ async def named(cluster: Deployment, topic: str, group: str) -> dict[str, str]:
         await admin.alter_offsets(group, {place: Committed(offset=0, metadata=MARKUP)})
     return {
         "topic": topic, "group": quote_plus(group), "raw_group": group, "change": "none",
+        "done": "none", "count": "3",
     }  # fmt: skip
 
 
@@ -67,6 +55,12 @@ async def change_something(reader: Reader, named: dict[str, str]) -> None:
     done = await reader.post("/change/apply", {"plan": plan, "reason": MARKUP})
     assert done.status_code == 303, done.text
     named["change"] = done.headers["location"].rpartition("=")[2]
+    made = f"/topic-partitions.json?plan=1&name={named['topic']}&count={named['count']}"
+    named["count"] = str(int(named["count"]) + 1)
+    plan = (await reader.json(made))["plan"]["id"]
+    done = await reader.post("/operation/apply", {"plan": plan, "reason": MARKUP})
+    assert done.status_code == 303, done.text
+    named["done"] = done.headers["location"].rpartition("=")[2]
 
 
 @pytest.fixture
@@ -74,10 +68,6 @@ async def reader(cluster: Deployment, named: dict[str, str]) -> AsyncIterator[Re
     async with reader_of(cluster.bootstrap) as made:
         await change_something(made, named)
         yield made
-
-
-def path_of(page: str, named: Mapping[str, str], ending: str = "") -> str:
-    return page + ending + PARAMETERS.get(page, "").format(**named)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -15,10 +15,12 @@ from barnabas.console.web.downloads import VALUE_PATH
 from barnabas.console.web.pages.records import STREAM_PATH
 from barnabas.console.web.pages.registry import PAGES
 from tests.harness.web_console import NOWHERE, reader_of
+from tests.harness.web_pages import path_of
 
-OF_THE_SESSION = ("/changed", "/undo")
+OF_THE_SESSION = ("/changed", "/done", "/undo")
 """What these show is known without asking, or unknown."""
 
+NAMED = {"topic": "a", "group": "a", "change": "a"}
 TOLD = "cannot be read"
 
 
@@ -42,7 +44,7 @@ async def test_every_page_answers_in_bounded_time_and_says_that_the_cluster_does
     async with reader_of(silent) as reader:
         for page in PAGES:
             async with asyncio.timeout(30):
-                answer = await reader.get(f"{page}?name=a&group=a&topic=a&change=a&way=to-earliest")
+                answer = await reader.get(path_of(page, NAMED))
             if page not in OF_THE_SESSION:
                 # Once the connection has timed out, a panel says so and nobody has to wait.
                 words = {502: "load the page again", 200: TOLD, 503: TOLD}
