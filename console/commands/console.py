@@ -76,6 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--status-token-file", type=Path, metavar="FILE",
         help="the nodes' metrics.token, for their status from another machine",
     )  # fmt: skip
+    parser.add_argument(
+        "--metrics-token-file", type=Path, metavar="FILE",
+        help="what collectors on other machines show as bearer token for /metrics",
+    )  # fmt: skip
     parser.add_argument("--announce-fd", type=int, help=argparse.SUPPRESS)
     """Of `barnabas up`: where the URL is written, token included, and nowhere else."""
     add_cluster_options(parser)
@@ -150,14 +154,17 @@ def _settings(chosen: argparse.Namespace) -> ConsoleSettings:
         is_behind_proxy=chosen.behind_proxy,
         undo_directory=chosen.undo_directory,
         audit_file=chosen.audit_file,
-        status_token=None
-        if chosen.status_token_file is None
-        else text_of(chosen.status_token_file).strip(),
+        status_token=_token_of(chosen.status_token_file),
+        metrics_token=_token_of(chosen.metrics_token_file),
         roles=None if chosen.roles is None else read_roles(chosen.roles),
         masks=Masks() if chosen.mask is None else read_masks(chosen.mask),
     )
     settings.check()
     return settings
+
+
+def _token_of(path: Path | None) -> str | None:
+    return None if path is None else text_of(path).strip()
 
 
 def listen_address(text: str) -> tuple[str, int]:

@@ -25,6 +25,7 @@ from .console_settings import ConsoleSettings
 from .downloads import VALUE_PATH, value_download
 from .forms import BadForm, check_token, read_form
 from .logins import Logins, session_cookie
+from .metrics import METRICS_PATH, Meter, MeterMiddleware, OwnPages
 from .page import FORMATS, Page, PageFunction, View
 from .pages.actions import ACTIONS, Action
 from .pages.records import STREAM_PATH, tail_of
@@ -34,7 +35,7 @@ from .records.filter_syntax import BadFilter
 from .records.matching import ShownRecord
 from .render import assets
 from .roles import Forbidden, Role
-from .security import SecurityMiddleware
+from .security import HEALTH_PATH, SecurityMiddleware
 from .session import Session
 from .streams import MEDIA_TYPE, Streams
 from .watch.reading import FAILURES, now_ms
@@ -60,9 +61,14 @@ class Console:
         self.logins = Logins(bootstrap, config, settings)
         self.answers = Answers(bootstrap, settings)
         self.streams = Streams()
+        self.meter = Meter()
+        self.own = OwnPages(settings, self.meter, self.logins, self.streams)
         self.routed = Starlette(routes=self._routes(), lifespan=self._lifespan)
         # Around all of it: Starlette's own answer to a failure of ours carries the headers, too.
-        self.app = SecurityMiddleware(self.routed, settings)
+        self.app = MeterMiddleware(SecurityMiddleware(self.routed, settings), self.meter)
+        self.meter.paths = frozenset(
+            route.path for route in self.routed.routes if isinstance(route, Route)
+        )
 
     def _routes(self) -> list[Route]:
         routes = [
@@ -72,6 +78,8 @@ class Console:
             Route("/logout", self._posted(self._log_out), methods=["POST"]),
             Route("/preferences", self._posted(self._set_preferences), methods=["POST"]),
             Route("/static/{name}", _static),
+            Route(HEALTH_PATH, self.own.health),
+            Route(METRICS_PATH, self.own.metrics),
             Route(VALUE_PATH, self._download),
             Route(STREAM_PATH, self._stream),
         ]
@@ -217,6 +225,7 @@ class Console:
     async def _logged_in(self, request: Request, form: Mapping[str, str]) -> Response:
         back = safe_back(form.get("back", ""))
         outcome = await self.logins.log_in(request, form)
+        self.meter.logins["good" if isinstance(outcome, Session) else "refused"] += 1
         if not isinstance(outcome, Session):
             return self.answers.login(request, back, problem=outcome.text, status=outcome.status)
         answer = RedirectResponse(back, 303)

@@ -44,6 +44,8 @@ class ConsoleSettings:
     """Where each change is written down before it is asked for."""
     status_token: str | None = field(default=None, repr=False)
     """What nodes are shown when they are asked for their status."""
+    metrics_token: str | None = field(default=None, repr=False)
+    """What collectors on other machines show for ``/metrics``."""
     roles: Roles | None = None
     """Who may do what here; None where everybody who gets in may do everything."""
     masks: Masks = field(default_factory=Masks)

@@ -70,6 +70,16 @@ class Logins:
                     ANYBODY, self._shared, owns_watch=False, rights=rights
                 )
 
+    @property
+    def shared(self) -> ClusterWatch | None:
+        """What all sessions share; None where each has its own."""
+        return self._shared
+
+    @property
+    def sessions(self) -> int:
+        """How many have logged in and not left."""
+        return len(self._sessions)
+
     def ask_anew(self) -> None:
         """What all share is asked for anew at the next look."""
         if self._shared is not None:

@@ -31,6 +31,7 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 NO_STORE: Final = "no-store"
 STRICT_TRANSPORT: Final = "max-age=31536000"
+HEALTH_PATH: Final = "/healthz"
 SAFE_METHODS: Final = ("GET", "HEAD")
 SESSION_PATHS: Final = ("/login", "/logout", "/preferences")
 """What may be posted in read-only mode: it changes nothing but the reader's own session."""
@@ -67,7 +68,8 @@ class SecurityMiddleware:
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if not self._settings.allows_host(host):
+        # A prober asks by an address, and is told nothing.
+        if not self._settings.allows_host(host) and scope["path"] != HEALTH_PATH:
             return PlainTextResponse(
                 "This console does not answer by that host name (see --allowed-host).\n", 421
             )
