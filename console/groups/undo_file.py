@@ -12,14 +12,13 @@ JSON, on the disk (file and directory fsynced) before the first change is sent::
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.os_errors import describe_os_error
+from barnabas.console.command_line.durable_file import write_new_file
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.input_files import document_of, malformed
 
@@ -27,7 +26,6 @@ from .plan import OffsetChange
 
 FORMAT: Final = "barnabas-undo-1"
 _WHAT: Final = "undo file"
-_MODE: Final = 0o600
 
 
 def write_undo_file(
@@ -42,20 +40,7 @@ def write_undo_file(
         "changes": [_as_json(change) for change in changes],
     }
     data = json.dumps(document, indent=1).encode() + b"\n"
-    try:
-        # O_EXCL: a file that is there may be the only way back from an earlier change.
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        _sync_directory(path.parent)
-    except FileExistsError:
-        raise Failure(f"nothing was changed: the undo file {path} is there already") from None
-    except OSError as error:
-        raise Failure(
-            f"nothing was changed: no undo file can be written: {describe_os_error(error)}"
-        ) from None
+    write_new_file(path, data)
 
 
 def read_undo_file(path: Path) -> list[OffsetChange]:
@@ -67,14 +52,6 @@ def read_undo_file(path: Path) -> list[OffsetChange]:
         return [_change(change) for change in document["changes"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise malformed(path, _WHAT, error) from None
-
-
-def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _as_json(change: OffsetChange) -> dict[str, Any]:

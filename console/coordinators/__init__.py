@@ -1,0 +1,1 @@
+"""What ``barnabas coordinators`` does: where groups and transactions are kept, and by whom."""

@@ -1,0 +1,1 @@
+"""What ``barnabas partitions``, ``nodes`` and ``coordinators`` do: replicas and leaders."""
