@@ -11,6 +11,7 @@ Source: docs/spec/console.md §7; docs/spec/cluster.md §2.12; KIP-455.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ from .waiting import in_bytes, wait_for
 COLUMNS: Final = ("TOPIC", "PARTITION", "REPLICAS", "NEW-REPLICAS", "COPIES")
 RIGHT: Final = "AlterPartitionReassignments"
 _AT_ONCE: Final = 100
+_LOOK_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,11 +291,20 @@ async def _begin(admin: Admin, plan: MovePlan, moves: Sequence[ReplicaMove]) -> 
 
 
 async def _verify(admin: Admin, plan: MovePlan) -> None:
-    after = await placements(admin)
-    for move in plan.moves:
-        found = after.get(move.place)
-        if _is_done(plan, move) and found is not None and found.replicas != move.replicas:
-            plan.errors[move.place] = f"read again, it is on nodes {listed(found.replicas)}"
+    """Read again until the node that is asked has heard of it, too; what is not so in time."""
+    done = [move for move in plan.moves if _is_done(plan, move)]
+    deadline = time.monotonic() + admin.cluster.config.api_timeout_ms / 1000
+    while True:
+        after = await placements(admin)
+        wrong = {
+            move.place: f"read again, it is on nodes {listed(after[move.place].replicas)}"
+            for move in done
+            if move.place in after and after[move.place].replicas != move.replicas
+        }
+        if not wrong or time.monotonic() >= deadline:
+            plan.errors |= wrong
+            return
+        await asyncio.sleep(_LOOK_S)
 
 
 def show(chosen: argparse.Namespace, plan: MovePlan) -> int:

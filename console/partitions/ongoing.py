@@ -6,11 +6,16 @@ Source: docs/spec/console.md §7; docs/spec/cluster.md §2.12; KIP-455.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.partition_admin import alter_reassignments, ongoing_moves
+from barnabas.client.admin.partition_admin import (
+    alter_node_settings,
+    alter_reassignments,
+    ongoing_moves,
+)
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.cluster_options import administer
@@ -20,7 +25,7 @@ from barnabas.console.command_line.output import note, print_json, print_table, 
 from barnabas.console.groups.scope import is_in_scope
 
 from .placements import add_scope, in_words, listed, live_nodes, named
-from .throttle import clear_throttle, throttled_nodes
+from .throttle import RATES, clear_throttle, throttled_nodes
 from .waiting import Progress, in_bytes, progress, wait_for
 
 COLUMNS: Final = ("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING", "COPIED", "OF", "BEHIND")
@@ -44,6 +49,10 @@ def add_moves_arguments(parser: argparse.ArgumentParser) -> None:
         help="until they are done, at most so long; fails (1) when they are not",
     )  # fmt: skip
     parser.add_argument(
+        "--throttle", type=whole_number(1, 2**63 - 1), metavar="BYTES",
+        help="let the nodes of these moves send and take so many bytes a second from now on",
+    )  # fmt: skip
+    parser.add_argument(
         "--clear-throttles", action="store_true",
         help="take back what --throttle has set on nodes and topics; not while something moves",
     )  # fmt: skip
@@ -51,35 +60,51 @@ def add_moves_arguments(parser: argparse.ArgumentParser) -> None:
 
 def moves(chosen: argparse.Namespace) -> int:
     """Print what is being moved; 1 when it was waited for in vain."""
-
-    async def work(admin: Admin) -> Ongoing:
-        places = await _meant(admin, chosen)
-        if chosen.wait is not None:
-            await wait_for(admin, places, note, wait_s=chosen.wait)
-        ongoing = await ongoing_moves(admin.cluster)
-        left = {place: move for place, move in ongoing.items() if place in places}
-        found = Ongoing(await progress(admin, left))
-        if chosen.clear_throttles:
-            if ongoing:
-                raise Failure(f"{len(ongoing)} partitions are being moved: wait, or cancel them")
-            found.cleared = await clear_throttle(admin)
-        elif not ongoing:
-            found.throttled = list(await _throttled(admin))
-        return found
-
     try:
-        found = administer(chosen, work)
+        found = administer(chosen, lambda admin: _looked_at(admin, chosen))
     except KafkaError as error:
         raise Failure(in_words(error, "this")) from None
     _show(chosen, found)
+    if chosen.throttle is not None and found.moves:
+        note("`barnabas partitions moves --clear-throttles` takes the throttle back behind it")
     if found.cleared is not None:
         note(f"took back the throttles of {', '.join(found.cleared) or 'nobody: there were none'}")
     if found.throttled:
-        note(
-            f"nothing moves, and nodes {listed(found.throttled)} are still throttled: "
-            "`barnabas partitions moves --clear-throttles` takes that back"
-        )
+        note(f"nothing moves, and {_still_throttled(found)}")
     return 1 if chosen.wait is not None and found.moves else 0
+
+
+async def _looked_at(admin: Admin, chosen: argparse.Namespace) -> Ongoing:
+    places = await _meant(admin, chosen)
+    if chosen.throttle is not None:
+        await _throttle(admin, places, chosen.throttle)
+    if chosen.wait is not None:
+        await wait_for(admin, places, note, wait_s=chosen.wait)
+    ongoing = await ongoing_moves(admin.cluster)
+    left = {place: move for place, move in ongoing.items() if place in places}
+    found = Ongoing(await progress(admin, left))
+    if chosen.clear_throttles:
+        if ongoing:
+            raise Failure(f"{len(ongoing)} partitions are being moved: wait, or cancel them")
+        found.cleared = await clear_throttle(admin)
+    elif not ongoing:
+        found.throttled = list(await _throttled(admin))
+    return found
+
+
+def _still_throttled(found: Ongoing) -> str:
+    return (
+        f"nodes {listed(found.throttled)} are still throttled: "
+        "`barnabas partitions moves --clear-throttles` takes that back"
+    )
+
+
+async def _throttle(admin: Admin, places: Sequence[TopicPartition], rate: int) -> None:
+    """Another bound: one below what is written meanwhile would never let a move end."""
+    ongoing = await ongoing_moves(admin.cluster)
+    nodes = {node for place in places if place in ongoing for node in ongoing[place].replicas}
+    for node in sorted(nodes & set(await live_nodes(admin))):
+        await alter_node_settings(admin.cluster, node, dict.fromkeys(RATES, str(rate)))
 
 
 async def _throttled(admin: Admin) -> dict[int, dict[str, str]]:
@@ -165,8 +190,5 @@ def cancel(chosen: argparse.Namespace) -> int:
             else "dry run: nothing was changed; --execute does it"
         )
     if found.throttled:
-        note(
-            f"nodes {listed(found.throttled)} are still throttled: "
-            "`barnabas partitions moves --clear-throttles` takes that back"
-        )
+        note(_still_throttled(found))
     return 1 if found.errors else 0
