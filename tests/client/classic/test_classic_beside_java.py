@@ -1,4 +1,4 @@
-"""One group of our classic consumer and Kafka's own, the last that balanced through ZooKeeper.
+"""One group of our classic consumer and Kafka's own; the oldest of Kafka's alone.
 
 Its jars come through Maven, once. Source: docs/spec/coordinator.md §6.1 and §6.5.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from barnabas.client import SyncProducer
 from barnabas.client.classic.consumer_connector import ConsumerConnector
 from barnabas.client.classic.kafka_stream import KafkaStream
 from barnabas.client.producer.producer import Producer
@@ -125,3 +127,29 @@ async def test_a_mixed_group_reads_every_message_once(
     ours, theirs = await journey(command, cluster, topic, settings, properties)
     assert theirs
     assert sorted(ours + theirs) == list(range(3 * EACH))
+
+
+@pytest.fixture(scope="module")
+def by_protocol() -> Iterator[Cluster]:
+    """Its nodes' own listener is called by its protocol, as docs/client/classic.md says."""
+    with Cluster(brokers=1, settings={"inter.broker.listener.name": "SASL_PLAINTEXT"}) as running:
+        yield running
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1", "0.10.1.1"])
+def test_consumers_that_take_names_of_listeners_for_protocols_read(
+    by_protocol: Cluster, version: str
+) -> None:
+    """Those of Kafka 0.9 to 0.10.1 fail where a node has a listener of any other name."""
+    jars = maven_jars("kafka_2.11", version)
+    topic = by_protocol.create_topic(f"oldest-{version}", 1)
+    with SyncProducer(by_protocol.bootstrap) as producer:
+        for value in ("one", "two"):
+            producer.send(topic, value)
+    java = [str(find_java()), "-Xmx128m", "-cp", class_path(jars), "kafka.tools.ConsoleConsumer"]
+    words = ["--zookeeper", by_protocol.zookeeper, "--topic", topic, "--from-beginning"]
+    done = subprocess.run(
+        [*java, *words, "--max-messages", "2"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[:2] == ["one", "two"], done.stdout + done.stderr
