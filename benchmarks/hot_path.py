@@ -1,14 +1,16 @@
 """What one OffsetFetch and one OffsetCommit cost inside this process, and where it goes.
 
     python -m benchmarks.hot_path [--rounds N] [--profile CELL] [--audit none|by-hand|all]
+                                  [--metered]
     python -m benchmarks.hot_path --files
 
 Everything is real (connections, dispatcher, coordinator, logs on disk) except the sockets, so a
 number here is the part of a request's cost that is ours. The least of many short rounds is
 printed: what else the machine does can only make a round slower. ``--audit`` says what is
 recorded of offsets: nothing, what is done by hand (no commit here is), or every commit; the
-records are built and thrown away. ``--files`` prints the way of one commit from the socket to
-the log and back instead: each file and function in the order in which it is called first.
+records are built and thrown away. ``--metered`` counts, as a node does that tells metrics.
+``--files`` prints the way of one commit from the socket to the log and back instead: each file and
+function in the order in which it is called first.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ if not __package__:
 from barnabas.broker.coordination.coordinator_ports import CoordinatorTopics, wall_clock_ms
 from barnabas.broker.handlers.groups import GroupsHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.broker.metrics.request_meter import MeteredDispatcher
 from barnabas.broker.net.connection import Connection
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
@@ -149,7 +152,9 @@ class Nowhere:
 
 
 @asynccontextmanager
-async def node(directory: Path, audit: str = "none") -> AsyncIterator[NodeParts]:
+async def node(
+    directory: Path, audit: str = "none", *, is_metered: bool = False
+) -> AsyncIterator[NodeParts]:
     """A node that leads every offsets partition, and knows the topic of the load."""
     loop = asyncio.get_running_loop()
     logs = LogManager(
@@ -190,7 +195,9 @@ async def node(directory: Path, audit: str = "none") -> AsyncIterator[NodeParts]
         running = tasks.create_task(coordinator.run())
         at_once(replicas.apply_leader_and_isr(_leads_all(), lambda: ErrorCode.NONE))
         await until(lambda: not coordinator.registry.is_loading)
-        dispatcher = Dispatcher(tasks)
+        dispatcher = MeteredDispatcher(tasks) if is_metered else Dispatcher(tasks)
+        if is_metered:
+            coordinator.measure_commits(time.perf_counter)
         dispatcher.register(GroupsHandler(coordinator).handlers())
         listener = Listener("CLIENT", dispatcher, Limits(NetworkSettings()))
         listener.is_serving = True
@@ -322,9 +329,11 @@ async def shares(node: NodeParts, kind: str, rounds: int) -> dict[str, float]:
     return found
 
 
-async def measure(directory: Path, rounds: int, only: str | None, audit: str) -> None:
+async def measure(
+    directory: Path, rounds: int, only: str | None, audit: str, *, is_metered: bool
+) -> None:
     """Print one line a cell and one line of stages a kind."""
-    async with node(directory, audit) as served:
+    async with node(directory, audit, is_metered=is_metered) as served:
         for number in range(64):
             await _commit_all(served, number)
         gc_tuning.tune()
@@ -381,6 +390,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--profile", metavar="CELL", help='as printed, "fetch, 64 connections"')
     parser.add_argument("--audit", choices=["none", "by-hand", "all"], default="none")
+    parser.add_argument("--metered", action="store_true", help="as where metrics are asked for")
     parser.add_argument("--files", action="store_true", help="print the way of one commit")
     options = parser.parse_args()
     with (
@@ -390,7 +400,9 @@ def main() -> None:
         if options.files:
             runner.run(print_files(Path(directory)))
         else:
-            runner.run(measure(Path(directory), options.rounds, options.profile, options.audit))
+            what = options.profile, options.audit
+            measuring = measure(Path(directory), options.rounds, *what, is_metered=options.metered)
+            runner.run(measuring)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from .controller.auto_topic_creation import AutoTopicCreation
 from .controller.control_request_latency import timed
 from .controller.controller import Controller
 from .controller.create_topics import TopicCreator
+from .controller.failovers import Failovers
 from .controller.term import ControllerDependencies
 from .coordination.group_coordinator_host import GroupCoordinatorHost
 from .coordination.producer_id_manager import ProducerIdManager
@@ -143,6 +144,7 @@ class Node:
         self._transaction_host = self._build_transaction_host()
         self._coordinator_host = self._build_coordinator_host()
         self._cleaner = self._build_cleaner()
+        self._failovers = Failovers()
         self._controlled_shutdown = self._build_controlled_shutdown()
         self._metrics = NodeMetrics(config.metrics)
         self._serving = ServingState(self._is_registered)
@@ -522,6 +524,8 @@ class Node:
             isr_manager=self._isr_manager,
             logs=self._logs,
             controller=self._controller,
+            failovers=self._failovers,
+            cleaner=self._cleaner,
             groups=self._coordinator_host.groups,
             now_ms=self._now_ms,
             liveness=self._liveness,
@@ -566,6 +570,7 @@ class Node:
             controller_seen=self._liveness.controller_seen,
             is_controller_silent=self._liveness.is_controller_silent,
             is_registered=lambda: self._registration is None or self._registration.is_held,
+            failovers=self._failovers,
         )
 
     def _may_be_unclean(self, topic: str) -> bool:
@@ -658,3 +663,4 @@ class Node:
         gone = self._coordinator_host.forget_deleted_topics()
         if gone:
             self._topic_configs.topics_deleted(gone)
+            self._replicas.traffic.forget(gone)

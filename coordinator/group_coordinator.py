@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 from barnabas.protocol.errors import ErrorCode
 
 from .audit_trail import AuditTrail
+from .commit_meter import CommitMeter
 from .config import CoordinatorConfig
 from .cooperative import CooperativeScheduler
 from .find_coordinator import FindCoordinatorHandler
@@ -157,6 +158,11 @@ class GroupCoordinator:
         self.list_groups = self._administration.list_groups
         self.delete_groups = self._administration.delete_groups
         self.offset_delete = self._administration.offset_delete
+
+    def measure_commits(self, clock: Callable[[], float]) -> CommitMeter:
+        """Measure batches of the journal from now on; ``clock`` gives seconds."""
+        meter = self._journal.meter = CommitMeter(clock)
+        return meter
 
     # -- life --------------------------------------------------------------------------------
 

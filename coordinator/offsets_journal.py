@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -33,6 +34,7 @@ from typing import Final, TypeAlias
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import build_batch, build_single
 
+from .commit_meter import BOUNDS_S, CommitMeter
 from .config import CoordinatorConfig
 from .ports import OnAppended, StateLog
 from .terms import LeadershipTerm, LoadState
@@ -93,12 +95,14 @@ class _Batch:
     append records that were checked against the groups of its former term.
     """
 
-    __slots__ = ("bytes_max", "entries", "requests", "size", "term")
+    __slots__ = ("began", "bytes_max", "entries", "meter", "requests", "size", "term")
 
     def __init__(self, term: LeadershipTerm, bytes_max: int) -> None:
         self.term = term
         self.bytes_max = bytes_max
         self.size = BATCH_OVERHEAD
+        self.meter: CommitMeter | None = None
+        """Who is told when it is committed; None when nobody wants to know."""
         self.entries: list[Entry] = []
         self.requests: list[tuple[OnCommitted, int]] = []
 
@@ -109,6 +113,12 @@ class _Batch:
         :meth:`Journal.flush` complete it again, and then nobody is left to be answered twice.
         """
         requests, self.requests = self.requests, []
+        meter = self.meter
+        if meter is not None:
+            seconds = meter.clock() - self.began
+            meter.buckets[bisect_left(BOUNDS_S, seconds)] += 1
+            meter.seconds += seconds
+            self.meter = None
         for on_committed, index in requests:
             try:
                 on_committed(code, base_offset + index)
@@ -134,6 +144,8 @@ class Journal:
         self._config = config
         self._loop = loop
         self._now_ms = now_ms
+        self.meter: CommitMeter | None = None
+        """Set where batches are to be measured."""
         self._open: dict[LeadershipTerm, _Batch] = {}
         self._batches: list[_Batch] = []
         self._flushing: deque[_Batch] = deque()
@@ -273,6 +285,7 @@ class Journal:
         if 0 < batch.bytes_max < len(data):
             batch.on_appended(ErrorCode.MESSAGE_TOO_LARGE, -1)
             return
+        count = len(batch.requests)
         self._log.append(
             term.partition,
             data,
@@ -281,3 +294,14 @@ class Journal:
             timeout_ms=config.commit_timeout_ms,
             on_appended=batch.on_appended,
         )
+        if self.meter is not None:
+            self._measure(self.meter, batch, count)
+
+    def _measure(self, meter: CommitMeter, batch: _Batch, count: int) -> None:
+        """Note a batch of so many requests that was just appended."""
+        meter.sizes[count.bit_length()] += 1
+        meter.requests += count
+        if batch.requests:
+            batch.meter, batch.began = meter, meter.clock()
+        else:  # with one replica it is committed by now
+            meter.buckets[0] += 1

@@ -14,6 +14,7 @@ from barnabas.client.zookeeper.interface import NoNode
 from barnabas.protocol.zookeeper import znodes
 
 from .context import LiveNode, Partition, Replica
+from .failovers import Cause, Failover
 from .reassignment import Reassignments
 from .state_transitions import PartitionStatus, ReplicaStatus
 from .term import ControllerTerm
@@ -32,6 +33,7 @@ class NodeChanges:
         self._context = term.context
         self._deletion = deletion
         self._reassignments = reassignments
+        self._loop = asyncio.get_running_loop()
 
     async def read(self) -> dict[int, LiveNode]:
         """Every registered node, watching for nodes to come and go and for changed endpoints."""
@@ -63,9 +65,9 @@ class NodeChanges:
                 sorted(dead),
             )
         await self.start(new)
-        await self._fail([node.id for node in bounced])
+        await self._fail(dict.fromkeys((node.id for node in bounced), Cause.RESTARTED))
         await self.start(bounced)
-        await self._fail(dead)
+        await self._fail({node: self._why_gone(node) for node in dead})
         self._take_endpoints(current)
 
     async def suspect(self, silent: Collection[int]) -> None:
@@ -75,7 +77,7 @@ class NodeChanges:
             return
         log.warning("suspected silent nodes=%s", sorted(found))
         self._context.suspected.update(found)
-        await self._fail(found)
+        await self._fail(dict.fromkeys(found, Cause.SILENT))
 
     async def readmit_suspects(self) -> None:
         """Nodes that were suspected and send beacons again are started like new ones."""
@@ -166,15 +168,55 @@ class NodeChanges:
     async def replicas_failed(self, replicas: list[Replica]) -> None:
         """Live nodes answered that their disk does not serve these replicas."""
         log.error("took replicas offline: their log directory failed replicas=%s", replicas)
+        led = {
+            node: self._led_by(node, {replica[:2] for replica in replicas if replica[2] == node})
+            for node in sorted({replica[2] for replica in replicas})
+        }
         self._context.failed_replicas |= set(replicas)
+        began = self._loop.time()
         await self._take_offline(replicas)
+        self._note(dict.fromkeys(led, Cause.DIRECTORY), led, {}, began)
 
-    async def _fail(self, node_ids: Collection[int]) -> None:
+    def _why_gone(self, node: int) -> Cause:
+        return Cause.SHUTDOWN if node in self._context.shutting_down else Cause.SESSION
+
+    def _led_by(self, node: int, partitions: Collection[Partition]) -> set[Partition]:
+        leaders = self._context.leaders
+        return {each for each in partitions if each in leaders and leaders[each].leader == node}
+
+    def _note(
+        self,
+        causes: Mapping[int, Cause],
+        led: Mapping[int, Collection[Partition]],
+        silence: Mapping[int, float],
+        began: float,
+    ) -> None:
+        """Tell of what was lost, once others lead it and the orders are on their way."""
+        seconds = self._loop.time() - began
+        for node, cause in causes.items():
+            failover = Failover(
+                node=node,
+                cause=cause,
+                noticed_s=silence.get(node),
+                elected_s=seconds,
+                partitions=len(led[node]),
+                leaderless=sum(map(self._is_leaderless, led[node])),
+            )
+            self._term.dependencies.failovers.note(failover)
+
+    async def _fail(self, causes: Mapping[int, Cause]) -> None:
         """Find other leaders for what dead nodes led, and take them out of in-sync sets."""
-        if not node_ids:
+        if not causes:
             return
-        gone = set(node_ids)
+        began, gone = self._loop.time(), set(causes)
         hosted = self._context.replicas_on(gone)
+        led = {node: self._led_by(node, {replica[:2] for replica in hosted}) for node in causes}
+        heard = self._term.failure_detector.heard() if self._term.failure_detector else {}
+        silence = {
+            node: heard[node][0]
+            for node, cause in causes.items()
+            if node in heard and cause in (Cause.SILENT, Cause.SESSION)
+        }
         for node_id in gone:
             self._context.nodes.pop(node_id, None)
             self._term.channels.close(node_id)
@@ -185,6 +227,7 @@ class NodeChanges:
         self._context.failed_replicas -= set(hosted)
         self._context.unacknowledged_replicas -= set(hosted)
         await self._take_offline(hosted)
+        self._note(causes, led, silence, began)
 
     async def _take_offline(self, replicas: list[Replica]) -> None:
         batch = self._term.batch()

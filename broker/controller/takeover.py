@@ -19,11 +19,14 @@ Source: docs/spec/cluster.md §2.3; docs/spec/cluster.md §6, pitfall 26, for re
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from .context import Partition, Replica
+from .failovers import Cause, Failover
+from .leader_election import NO_LEADER
 from .state_transitions import PartitionStatus, ReplicaStatus
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ class Takeover:
 
     async def run(self) -> None:
         """Read the cluster, tell the nodes what was true so far, then who leads now, and elect."""
+        began = asyncio.get_running_loop().time()
         await self._components.notifications.discard()
         nodes = await self._components.nodes.read()
         await self._components.topics.read(await self._components.topics.read_names())
@@ -51,6 +55,7 @@ class Takeover:
         if self._term.dependencies.may_delete_topics:
             self._context.deleting |= marked & self._context.assignments.keys()
         self._context.nodes.update(nodes)
+        led = self._led_by_the_gone()
         self._term.voters.intend()
         log.info(
             "took over epoch=%d nodes=%s topics=%d partitions=%d",
@@ -70,31 +75,59 @@ class Takeover:
         self._place_partitions(restarted)
         self._term.replicas.become(shortened, ReplicaStatus.ONLINE, batch)
         await self._term.partitions.elect_missing_leaders(batch)
-        self._elect_when_leases_are_over()
         batch.inform()
         batch.send()
+        self._elect_when_leases_are_over(lambda: self._note_failovers(led, began))
         await self._components.reassignments.resume()
         await self._components.reassignments.process_admin_znode()
         await self._components.deletion.changed()
         await self._components.preferred_leaders.process_admin_znode()
 
-    def _elect_when_leases_are_over(self) -> None:
+    def _led_by_the_gone(self) -> dict[int, set[Partition]]:
+        """By node that is not registered, what it leads according to ZooKeeper."""
+        found: dict[int, set[Partition]] = {}
+        for partition, state in self._context.leaders.items():
+            if state.leader != NO_LEADER and state.leader not in self._context.nodes:
+                found.setdefault(state.leader, set()).add(partition)
+        return found
+
+    def _note_failovers(self, led: Mapping[int, Collection[Partition]], began: float) -> None:
+        seconds = asyncio.get_running_loop().time() - began
+        leaders = self._context.leaders
+        for node, partitions in led.items():
+            known = [leaders[each].leader for each in partitions if each in leaders]
+            self._term.dependencies.failovers.note(
+                Failover(
+                    node=node,
+                    cause=Cause.TAKEOVER,
+                    noticed_s=None,
+                    elected_s=seconds,
+                    partitions=len(partitions),
+                    leaderless=sum(leader not in self._context.nodes for leader in known),
+                )
+            )
+
+    def _elect_when_leases_are_over(self, elected: Callable[[], None]) -> None:
         """A predecessor may have let nodes answer that are not registered any more.
 
         Electing in their place before that is over would have two nodes answer; so the elections
-        of takeover leave them out, and this asks again once the last lease is over.
+        of takeover leave them out, and this asks again once the last lease is over. ``elected`` is
+        called when others lead.
         """
         failure_detector = self._term.failure_detector
         leaders = {state.leader for state in self._context.leaders.values()}
         unregistered = leaders - self._context.nodes.keys()
         gone = [node for node in unregistered if self._term.may_hold_lease(node)]
-        if failure_detector is not None and gone:
-            last = max(map(failure_detector.lease_over_at, gone))
-            self._term.after(
-                last - failure_detector.clock(),
-                "leases are over",
-                self._term.elect_missing_leaders,
-            )
+        if failure_detector is None or not gone:
+            elected()
+            return
+
+        async def elect() -> None:
+            await self._term.elect_missing_leaders()
+            elected()
+
+        last = max(map(failure_detector.lease_over_at, gone))
+        self._term.after(last - failure_detector.clock(), "leases are over", elect)
 
     def _restarted(self) -> set[Partition]:
         """Partitions whose leader registered after their state was written.

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.broker.liveness.failure_detector import FailureDetector
@@ -21,6 +21,7 @@ from .context import ControllerContext, Partition, Replica
 from .control_requests import ControlRequestBuilder
 from .controller_election import ControllerElection
 from .event_manager import ControllerEvent, ControllerEventManager
+from .failovers import Failovers
 from .leadership_handover import LeadershipHandovers
 from .partition_state_machine import PartitionStateMachine
 from .partition_state_znodes import PartitionStateZnodes
@@ -57,6 +58,8 @@ class ControllerDependencies:
     """The controller seen last gives no sign of life and is to be replaced."""
     is_registered: Callable[[], bool] = lambda: True
     """This node has a registration in its present session; without one it stands for nothing."""
+    failovers: Failovers = field(default_factory=Failovers)
+    """Told of every node that is lost."""
 
 
 class ControllerTerm:

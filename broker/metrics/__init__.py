@@ -1,1 +1,1 @@
-"""What a node tells about itself: Prometheus' text over HTTP (docs/operations.md, Metrics)."""
+"""What a node tells about itself: Prometheus' text over HTTP (docs/metrics.md)."""

@@ -84,3 +84,14 @@ def standby_families(groups: GroupCoordinator) -> Iterator[str]:
         ("standby_behind_records_max", "Of the one that has the most.", worst),
     ):
         yield from single(f"barnabas_{name}", "gauge", meaning, value)
+
+
+def snapshot_families(sampler: NodeSampler, now_ms: int) -> Iterator[str]:
+    """How old the snapshots of standbys are, and how many have none."""
+    without, oldest_s = sampler.snapshots
+    meaning = "Standbys of offsets partitions without a snapshot on disk."
+    yield from single("barnabas_standbys_without_snapshot", "gauge", meaning, without)
+    if oldest_s is not None:
+        meaning = "Age of the newest snapshot of the standby that is worst off."
+        age = max(0.0, now_ms / 1000 - oldest_s)
+        yield from single("barnabas_standby_snapshot_age_seconds", "gauge", meaning, age)

@@ -16,6 +16,7 @@ from typing import Final
 
 from .exposition import CONTENT_TYPE
 from .http_answer import PLAIN, HttpRequest, Page, parse_head
+from .node_families import STARTED_S
 from .open_metrics import CONTENT_TYPE as OPEN_TYPE
 from .open_metrics import is_wanted, open_metrics
 
@@ -106,7 +107,9 @@ class MetricsServer:
             await _send(writer, _head(HTTPStatus.OK, OPEN_TYPE if is_open else CONTENT_TYPE))
             if request.method == "GET":
                 lines = self._render()
-                await self._write_metrics(writer, open_metrics(lines) if is_open else lines)
+                if is_open:
+                    lines = open_metrics(lines, STARTED_S)
+                await self._write_metrics(writer, lines)
         else:
             answer = await self._pages[request.path.rstrip("/")](request)
             body = answer.body if request.method == "GET" else ""

@@ -38,7 +38,8 @@ def _start_time() -> float:
     return time.time() - age_s
 
 
-_STARTED_S: Final = _start_time()
+STARTED_S: Final = _start_time()
+"""When this process began, in seconds since 1970."""
 
 Row = tuple[str, Literal["counter", "gauge"], str, int | float]
 
@@ -51,7 +52,7 @@ def process_families() -> Iterator[str]:
     yield from rows(
         "process",
         ("cpu_seconds_total", "counter", "CPU time.", usage.ru_utime + usage.ru_stime),
-        ("start_time_seconds", "gauge", "When it started, seconds since 1970.", _STARTED_S),
+        ("start_time_seconds", "gauge", "When it started, seconds since 1970.", STARTED_S),
         ("resident_memory_bytes", "gauge", "Resident memory.", resident),
         ("open_fds", "gauge", "Open files and sockets.", files),
     )
@@ -125,8 +126,10 @@ def replica_families(hosted: Iterable[Partition], sets: IsrManager) -> Iterator[
     partitions = list(hosted)
     led = [partition for partition in partitions if partition.is_leader]
     ends: Counter[str] = Counter()
+    lag = 0
     for partition in led:
         ends[partition.topic] += partition.log.end_offset
+        lag = max(lag, partition.followers.lag_max(partition.log.end_offset))
         yield ""  # so that the scrape may pause
     under = sum(len(partition.isr) < len(partition.replicas) for partition in led)
     short = sum(not partition.has_enough_replicas for partition in led)
@@ -138,6 +141,7 @@ def replica_families(hosted: Iterable[Partition], sets: IsrManager) -> Iterator[
         ("under_replicated_partitions", "gauge", "Led here, a replica not in sync.", under),
         ("under_min_isr_partitions", "gauge", "Led here, too few in sync.", short),
         ("offline_replicas", "gauge", "Hosted here, on a disk that failed.", offline),
+        ("replica_lag_max_records", "gauge", "Of the follower that lacks most of a log.", lag),
         ("isr_shrinks_total", "counter", "In-sync sets that lost a replica.", sets.shrinks),
         ("isr_expands_total", "counter", "In-sync sets that won a replica.", sets.expands),
     )

@@ -6,14 +6,17 @@ Only a node with ``metrics.listener`` has one. Source: docs/spec/users.md §4.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from barnabas.broker.authorizer.access_control import AccessControl
 from barnabas.broker.controller.controller import Controller
+from barnabas.broker.controller.failovers import Failovers
 from barnabas.broker.liveness.liveness import Liveness
 from barnabas.broker.markers.sender import MarkerSender
 from barnabas.broker.net.dispatch import Dispatcher
@@ -24,6 +27,7 @@ from barnabas.broker.runtime.latency import Latency, LoopLag
 from barnabas.broker.security.audit_file import AuditFile
 from barnabas.broker.settings.metrics_settings import MetricsSettings
 from barnabas.broker.settings.node_config import NodeConfig
+from barnabas.broker.storage.compaction.cleaner import LogCleaner
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.verification.verifier import TransactionVerifier
 from barnabas.client.admin.admin import Admin
@@ -32,7 +36,9 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.connection.sasl_login import SaslLogin
 from barnabas.client.tls.tls_settings import TlsSettings
 from barnabas.client.zookeeper.interface import ZooKeeper
+from barnabas.coordinator.commit_meter import CommitMeter
 from barnabas.coordinator.group_coordinator import GroupCoordinator
+from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.coordinator.transactions.service import TransactionCoordinator
 from barnabas.protocol.settings import declared
 
@@ -44,6 +50,7 @@ from .health_families import (
     directory_families,
     lease_families,
     node_info,
+    snapshot_families,
     standby_families,
     zookeeper_families,
 )
@@ -66,8 +73,10 @@ from .request_meter import MeteredDispatcher, RequestMeter
 from .security_families import audit_families, authentication_families
 from .slow_request_log import SlowRequestLog
 from .tls_families import tls_families
+from .traffic_families import commit_families, error_families, topic_families
 from .transaction_coordinator_families import transaction_coordinator_families
 from .transaction_families import marker_families, producer_families, verification_families
+from .upkeep_families import cleaner_families, failover_families
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +93,8 @@ class MetricsSources:
     isr_manager: IsrManager
     logs: LogManager
     controller: Controller
+    failovers: Failovers
+    cleaner: LogCleaner
     groups: GroupCoordinator
     now_ms: Callable[[], int]
     liveness: Liveness
@@ -123,6 +134,7 @@ class NodeMetrics:
         self._sampler: NodeSampler | None = None
         self._started_ms = 0
         self._loop_lag = LoopLag()
+        self._commits = CommitMeter(time.perf_counter)
         self._is_asked = asyncio.Event()
 
     def dispatcher(self, tasks: asyncio.TaskGroup) -> Dispatcher:
@@ -140,12 +152,14 @@ class NodeMetrics:
         if self._settings.address is None:
             return
         self._metrics_sources = sources
+        self._commits = sources.groups.measure_commits(time.perf_counter)
         self._started_ms = sources.now_ms()
         self._sampler = NodeSampler(
             sources.zookeeper,
             [directory.path for directory in sources.logs.directories],
             lambda: sources.controller.context is not None,
             sources.now_ms,
+            partial(_standby_directories, sources.replicas),
         )
         self._lag_monitor = GroupLagMonitor(
             sources.groups.registry,
@@ -219,26 +233,41 @@ class NodeMetrics:
         yield from process_families()
         yield from duty_families({"loop": self._loop_lag.latency, **node.duties})
         yield from request_families(self._meters, node.listeners.connections())
+        yield from error_families(self._meters)
         yield from connection_families(node.listeners.throttled(), node.listeners.closed())
         yield from tls_families(node.listeners.bound())
         yield from authentication_families(node.logins)
         yield from audit_families(node.audited, node.audit_file)
         yield from replica_families(node.replicas, node.isr_manager)
+        yield from topic_families(node.replicas.traffic, self._settings.topics_max)
         yield from log_families(node.logs)
+        yield from cleaner_families(node.cleaner)
         yield from access_control_families(node.acls)
         yield from verification_families(node.verifier)
         yield from marker_families(node.marker_sender)
         timeout_max_ms = node.config.transactions.timeout_max_ms
         yield from producer_families(node.replicas, node.now_ms(), timeout_max_ms)
         yield from controller_families(node.controller.context, node.controller.epoch)
+        yield from failover_families(node.failovers)
         yield from liveness_families(node.liveness, node.controller)
         yield from lease_families(node.liveness, node.node_id)
         yield from zookeeper_families(sampler)
         yield from directory_families(sampler)
         yield from standby_families(node.groups)
+        yield from snapshot_families(sampler, node.now_ms())
+        yield from commit_families(self._commits)
         yield from coordinator_families(node.groups, result)
         yield from transaction_coordinator_families(node.transactions, node.now_ms())
         yield from group_families(result, self._settings)
+
+
+def _standby_directories(replicas: ReplicaManager) -> list[Path]:
+    """Where offsets partitions lie that are followed here, with their snapshots."""
+    return [
+        partition.log.directory
+        for partition in replicas
+        if partition.topic == OFFSETS_TOPIC and not partition.is_leader
+    ]
 
 
 def _client(sources: MetricsSources) -> Admin:

@@ -7,17 +7,28 @@ beside it. Only a node with a metrics listener does so. Source: docs/spec/consol
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.broker.runtime.latency import Latency
 from barnabas.client.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError
+from barnabas.coordinator.ports import INCREMENT, SNAPSHOT
 
 LOOK_S: Final = 5.0
 _ASKED: Final = "/controller"
 """Any znode does: the answer counts, not what it says."""
+
+
+class SnapshotTimes(NamedTuple):
+    """What standbys have on disk of the state that they follow."""
+
+    without: int
+    """Offsets partitions without any: their log is short, or read whole."""
+    oldest_s: float | None
+    """When the newest file of the one was written that is worst off, seconds since 1970."""
 
 
 class NodeSampler:
@@ -29,11 +40,13 @@ class NodeSampler:
         directories: Sequence[Path],
         is_controller: Callable[[], bool],
         now_ms: Callable[[], int],
+        standby_directories: Callable[[], Sequence[Path]] = tuple,
     ) -> None:
         self._zookeeper = zookeeper
         self._directories = directories
         self._is_controller = is_controller
         self._now_ms = now_ms
+        self._standby_directories = standby_directories
         self.zookeeper_answers = Latency()
         self.zookeeper_last_ms: int | None = None
         """When ZooKeeper answered last."""
@@ -41,6 +54,8 @@ class NodeSampler:
         """How long that took."""
         self.free_bytes: dict[Path, int] = {}
         """By log directory, what a user without privileges may still write."""
+        self.snapshots = SnapshotTimes(0, None)
+        """Of the standbys' offsets partitions."""
         self.controller_since_ms: int | None = None
         """Since when this node is the controller, to LOOK_S; None when it is not."""
 
@@ -84,7 +99,24 @@ class NodeSampler:
                 free = await asyncio.to_thread(_free_bytes, directory)
                 if free is not None:
                     self.free_bytes[directory] = free
+            standbys = self._standby_directories()
+            self.snapshots = await asyncio.to_thread(_snapshot_times, standbys)
             await asyncio.sleep(LOOK_S)
+
+
+def _snapshot_times(directories: Sequence[Path]) -> SnapshotTimes:
+    times = list(map(_newest, directories))
+    found = [time for time in times if time is not None]
+    return SnapshotTimes(len(times) - len(found), min(found, default=None))
+
+
+def _newest(directory: Path) -> float | None:
+    """When the last file of a snapshot was written, seconds since 1970."""
+    times = []
+    for name in (SNAPSHOT, INCREMENT):
+        with contextlib.suppress(OSError):  # mostly that there is none
+            times.append((directory / name).stat().st_mtime)
+    return max(times, default=None)
 
 
 def _free_bytes(directory: Path) -> int | None:

@@ -1,9 +1,9 @@
 """OpenMetrics 1.0 out of Prometheus' text: for collectors that ask for it by ``Accept``.
 
 What differs: a counter's family has no ``_total``, a family says its unit, an ``_info`` is a kind
-of its own, and the last line says that it is the last. A counter whose name does not end in
-``_total`` cannot be told and is left out. Source: docs/spec/console.md §6; the OpenMetrics
-specification 1.0.
+of its own, counters and histograms say since when they count, and the last line says that it is
+the last. A counter whose name does not end in ``_total`` cannot be told and is left out.
+Source: docs/spec/console.md §6; the OpenMetrics specification 1.0.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ _MEDIA_TYPE: Final = "application/openmetrics-text"
 _TOTAL: Final = "_total"
 _INFO: Final = "_info"
 _UNITS: Final = ("seconds", "bytes")
+NOT_SINCE_THE_START: Final = frozenset(
+    {"barnabas_topic_end_offset_total", "barnabas_group_commits_total"}
+)
+"""Counters that are older than the process, or younger: nothing is said of when they began."""
 
 
 def is_wanted(accept: str) -> bool:
@@ -23,20 +27,40 @@ def is_wanted(accept: str) -> bool:
     return any(part.partition(";")[0].strip() == _MEDIA_TYPE for part in accept.lower().split(","))
 
 
-def open_metrics(lines: Iterator[str]) -> Iterator[str]:
-    """The lines of one scrape in this format; pauses stay where they are."""
-    meaning, is_told = "", True
+def open_metrics(lines: Iterator[str], started_s: float) -> Iterator[str]:
+    """The lines of one scrape in this format; pauses stay where they are.
+
+    ``started_s`` is when this process started to count, in seconds since 1970.
+    """
+    meaning, is_told, counted = "", True, ""
+    created = f"{started_s:.3f}"
     for line in lines:
         if line.startswith("# HELP "):
             meaning = line.split(" ", 3)[3]
         elif line.startswith("# TYPE "):
             _, _, name, kind = line.split()
             is_told = kind != "counter" or name.endswith(_TOTAL)
+            counted = _counted_sample(name, kind)
             if is_told:
                 yield from _head(name, kind, meaning)
         elif is_told:
             yield line
+            if counted and line.startswith(counted):
+                yield _created(line, counted, created)
     yield "# EOF\n"
+
+
+def _counted_sample(name: str, kind: str) -> str:
+    """The sample behind which the time stands since when it is counted; empty where none does."""
+    if name in NOT_SINCE_THE_START:
+        return ""
+    return {"counter": name, "histogram": f"{name}_count"}.get(kind, "")
+
+
+def _created(line: str, sample: str, created: str) -> str:
+    """``x_total{a="b"} 7`` gives ``x_created{a="b"} 1795000000.123``."""
+    labels = line[len(sample) : line.rindex(" ")]
+    return f"{sample.rpartition('_')[0]}_created{labels} {created}\n"
 
 
 def _head(name: str, kind: str, meaning: str) -> Iterator[str]:

@@ -103,6 +103,14 @@ class Followers:
             if known.log_end >= least and known.fetched_at >= since
         }
 
+    def lag_max(self, end: int) -> int:
+        """How far the follower is behind ``end`` that is furthest behind, as they fetched last.
+
+        One that was not heard in this leader's time counts as nothing: nobody knows.
+        """
+        ends = [known.log_end for known in self._known.values() if known.log_end != UNKNOWN]
+        return max(0, end - min(ends)) if ends else 0
+
     def least_end(
         self, end: int, counted: Collection[int], recent: float, alive: Collection[int]
     ) -> int:

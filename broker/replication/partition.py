@@ -27,6 +27,7 @@ from .partition_context import (
     PendingIsrChange,
 )
 from .purgatory import FetchWaiters, HighWatermarkWaiters, LowWatermarkWaiters, UncommittedBytes
+from .topic_traffic import TopicTraffic
 
 __all__ = ["FetchWaiter", "OnComplete", "Partition", "PartitionRole"]
 
@@ -71,15 +72,24 @@ class Partition:
         "pending_isr_change",
         "replicas",
         "topic",
+        "traffic",
         "watcher",
         "zk_version",
     )
 
     def __init__(
-        self, topic: str, index: int, log: Log, high_watermark: int, context: PartitionContext
+        self,
+        topic: str,
+        index: int,
+        log: Log,
+        high_watermark: int,
+        context: PartitionContext,
+        traffic: TopicTraffic | None = None,
     ) -> None:
+        """``traffic`` is what all partitions of the topic here count on."""
         self.topic = topic
         self.index = index
+        self.traffic = traffic or TopicTraffic()
         self.log = log
         # The checkpoint is older than the log: retention or recovery may have passed it by.
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
@@ -224,6 +234,9 @@ class Partition:
         if appended.is_duplicate:
             return appended
         end = appended.last_offset + 1
+        traffic = self.traffic
+        traffic.bytes_in += len(batch)
+        traffic.records_in += end - appended.base_offset
         if len(self.isr) > 1:
             self._uncommitted.add(end, len(batch))  # no follower has it: this commits nothing
         elif not (self._uncommitted or self._commit_waiters) and (

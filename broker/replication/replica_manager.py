@@ -31,6 +31,7 @@ from barnabas.protocol.messages import leader_and_isr, stop_replica
 
 from .partition import Partition, PartitionRole
 from .partition_context import PartitionContext
+from .topic_traffic import TrafficByTopic
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,8 @@ class ReplicaManager:
         self._former_broker_epoch = -1
         """Registration that was lost last, a czxid; -1 while none was."""
         self._hosted: dict[tuple[str, int], Partition] = {}
+        self.traffic = TrafficByTopic()
+        """What is written to and read from each topic here."""
         self._leads: list[Partition] = []
         self._follows: list[Partition] = []
         """What the order that is being obeyed has begun."""
@@ -301,7 +304,8 @@ class ReplicaManager:
         if partition is None:
             # From the checkpoint; Partition bounds it by the log, which may be shorter or longer.
             mark = self._logs.high_watermark(topic, index)
-            partition = Partition(topic, index, log, mark, self._context)
+            traffic = self.traffic.of(topic)
+            partition = Partition(topic, index, log, mark, self._context, traffic)
             self._hosted[topic, index] = partition
         assert partition.log is log
         return partition

@@ -52,6 +52,13 @@ class MetricsSettings:
         "so many groups at most have them, the worst by verdict, seconds and lag; unset: all",
         least=0,
     )
+    topics_max: int = setting(
+        "metrics.topics.max",
+        1000,
+        "so many topics at most have counts of bytes and records by name, the first that had any; "
+        "the others have them together",
+        least=0,
+    )
     slow_request_ms: int | None = setting(
         "slow.request.log.ms",
         None,

@@ -9,10 +9,12 @@ import re
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from barnabas.client import SyncConsumer
 from tests.harness.client_libraries import ClientLibrary
 from tests.harness.confluent_client import Confluent
 from tests.harness.consumer_groups import ConsumerGroup
@@ -34,6 +36,15 @@ SETTINGS = {
     "replica.lag.time.max.ms": "2000",
     "replica.fetch.wait.max.ms": "200",
 }
+MANUAL = Path(__file__).parents[2] / "docs" / "metrics.md"
+ONLY_SOMETIMES = {
+    *("acls", "authorization_decisions_total", "audit_lines_lost_total"),
+    *("certificate_not_after_seconds", "tls_handshake_seconds", "tls_handshakes_total"),
+    *("authority_majority_age_seconds", "group_survey_time_seconds"),
+    *("cleaner_last_pass_time_seconds", "standby_snapshot_age_seconds"),
+    *(f"group_partition_{what}" for what in ("offset", "lag", "lag_seconds", "status")),
+}
+"""Metrics that this cluster has no reason to tell, or not yet when it is asked."""
 SAMPLE = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)+\})? (\S+)')
 HEAD = re.compile(r"# (?:HELP [a-z_]+ .+|TYPE [a-z_]+ (?:counter|gauge|histogram))")
 
@@ -145,6 +156,70 @@ def test_requests_are_counted_with_their_times_and_bytes(observed: OwnCluster, t
     assert total(after, 'barnabas_connections{listener="INTERNAL"}') > 0
 
 
+def test_bytes_and_records_of_topics_and_batches_of_commits_are_counted(
+    observed: OwnCluster, topic: str, group: str
+) -> None:
+    create_topic(observed, CLIENT, topic, 1, 2)
+    CLIENT.produce(observed.bootstrap, topic, [Sent(b"v" * 1000)] * 10)
+    first = {"auto.offset.reset": "earliest"}
+    with SyncConsumer(observed.bootstrap, topic, group=f"{group}-reads", config=first) as consumer:
+        assert len(list(islice(consumer, 10))) == 10
+    with RawConnection(coordinator(observed.addresses, group)) as link:
+        assert commit_offsets(link, group, topic, {0: 1}) == {0: 0}
+    scrapes = scraped(observed)
+    assert total(scrapes, f'barnabas_topic_records_in_total{{topic="{topic}"}}') == 10
+    assert total(scrapes, f'barnabas_topic_bytes_in_total{{topic="{topic}"}}') >= 10_000
+    # Followers fetch them as well: only what consumers were sent is counted.
+    sent = total(scrapes, f'barnabas_topic_bytes_out_total{{topic="{topic}"}}')
+    assert 10_000 <= sent < 40_000
+    assert total(scrapes, 'barnabas_topic_records_in_total{topic="__consumer_offsets"}') > 0
+    for name in ("commit_batch_requests", "commit_seconds"):
+        assert total(scrapes, f"barnabas_{name}_count") > 0, name
+    batches = total(scrapes, "barnabas_commit_batch_requests_count")
+    assert total(scrapes, "barnabas_commit_batch_requests_sum") >= batches
+    assert total(scrapes, "barnabas_replica_lag_max_records") >= 0
+
+
+def test_error_codes_of_answers_are_counted_by_api(
+    observed: OwnCluster, topic: str, group: str
+) -> None:
+    create_topic(observed, CLIENT, topic, 1)
+    name = 'barnabas_request_errors_total{api="OffsetCommit",code="UNKNOWN_TOPIC_OR_PARTITION"}'
+    before = total(scraped(observed), name)
+    with RawConnection(coordinator(observed.addresses, group)) as link:
+        assert commit_offsets(link, group, topic, {0: 1, 7: 1, 8: 1}) == {0: 0, 7: 3, 8: 3}
+    assert total(scraped(observed), name) == before + 2
+
+
+def test_every_metric_is_in_the_manual_and_every_metric_of_the_manual_is_told(
+    observed: OwnCluster,
+) -> None:
+    told: set[str] = set()
+    for port in ports(observed):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            names = re.findall(r"^# TYPE (?:barnabas_)?(\S+)", answer.read().decode(), re.MULTILINE)
+            told |= {name for name in names if not name.startswith("kafka_")}
+    described = set(names_in(MANUAL.read_text()))
+    assert sorted(told - described) == [], "not in the manual"
+    assert sorted(described - told - ONLY_SOMETIMES) == [], "in the manual only"
+
+
+def names_in(page: str) -> Iterator[str]:
+    """The names in the first column of the tables, with what braces stand for."""
+    for cell in re.findall(r"^\| (`.*?) \| ", page, re.MULTILINE):
+        for word in re.findall(r"`([^`]+)`", cell):
+            yield from _spelt_out(re.sub(r"(?<!_)\{[\w,]+\}$", "", word))
+
+
+def _spelt_out(name: str) -> list[str]:
+    """``a_{b,c}_d`` stands for ``a_b_d`` and ``a_c_d``; labels are gone already."""
+    found = re.search(r"\{([^}]*)\}", name)
+    if found is None:
+        return [name]
+    heads = [name[: found.start()] + word + name[found.end() :] for word in found[1].split(",")]
+    return [each for head in heads for each in _spelt_out(head)]
+
+
 def test_a_groups_lag_is_told_in_our_words_and_in_those_of_others(
     observed: OwnCluster, topic: str, group: str
 ) -> None:
@@ -231,7 +306,12 @@ def test_a_node_that_is_gone_shows_in_the_gauges_and_its_return_too(
         )
 
     eventually(is_harmed, what="replicas are missing")
-    shrinks = scrape(first)["barnabas_isr_shrinks_total"]
+    told = scrape(first)
+    shrinks = told["barnabas_isr_shrinks_total"]
+    causes = ("silent", "session", "takeover")
+    losses = [told.get(f'barnabas_failovers_total{{cause="{cause}"}}', 0) for cause in causes]
+    assert sum(losses) >= 1, losses
+    assert told['barnabas_failover_seconds_count{phase="elected"}'] >= 1
     second.spawn()
     second.let_serve()
     second.wait_ready()

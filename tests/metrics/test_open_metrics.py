@@ -12,6 +12,8 @@ from barnabas.broker.metrics.metrics_server import MetricsServer
 from barnabas.broker.metrics.open_metrics import is_wanted, open_metrics
 from tests.metrics.test_metrics_server import HOST, asked
 
+STARTED = 1_795_000_000.5
+
 
 def lines() -> list[str]:
     return [
@@ -25,7 +27,7 @@ def lines() -> list[str]:
 
 
 def test_the_reference_parser_reads_every_family() -> None:
-    text = "".join(open_metrics(iter(lines())))
+    text = "".join(open_metrics(iter(lines()), STARTED))
     read: Any = parser.text_string_to_metric_families
     found = {one.name: one for one in read(text)}
     assert {name: one.type for name, one in found.items()} == {
@@ -37,10 +39,20 @@ def test_the_reference_parser_reads_every_family() -> None:
     assert found["a_free_bytes"].unit == "bytes"
     assert found["a_seconds"].documentation == "Time."
     assert found["a_requests"].samples[0].value == 7
+    for counted in ("a_requests", "a_seconds"):
+        (created,) = (one for one in found[counted].samples if one.name == f"{counted}_created")
+        assert created.value == STARTED
+        assert created.labels == ({"api": "x"} if counted == "a_seconds" else {})
+    assert not any(one.name == "a_free_bytes_created" for one in found["a_free_bytes"].samples)
+
+
+def test_of_counters_that_are_older_than_the_process_no_beginning_is_told() -> None:
+    ends = family("barnabas_topic_end_offset_total", "counter", "Ends.", [({"topic": "t"}, 5)])
+    assert "_created" not in "".join(open_metrics(iter(ends), STARTED))
 
 
 def test_pauses_stay_where_they_are() -> None:
-    assert list(open_metrics(iter(lines())))[3:5] == ["", "# TYPE a info\n"]
+    assert list(open_metrics(iter(lines()), STARTED))[4:6] == ["", "# TYPE a info\n"]
 
 
 @pytest.mark.parametrize(

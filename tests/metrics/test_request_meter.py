@@ -10,8 +10,10 @@ import pytest
 
 from barnabas.broker.handlers.call import Call, Handler, PendingResponse
 from barnabas.broker.metrics.request_meter import BOUNDS_S, MeteredDispatcher
+from barnabas.broker.net.dispatch import response_frame
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.codec.compiler import encoder
+from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.frame import request_frame
 from barnabas.protocol.messages import heartbeat
 
@@ -89,3 +91,49 @@ async def test_a_handler_that_fails_is_counted_too(caplog: pytest.LogCaptureFixt
         dispatcher.dispatch(frame(), PEER)
     assert sum(dispatcher.meters["Heartbeat"].buckets) == 1
     assert "handler failed" in caplog.text
+
+
+async def test_codes_of_answers_are_counted_however_they_are_given() -> None:
+    refused = heartbeat.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    pending = PendingResponse()
+
+    async def later(call: Call) -> Any:
+        return refused
+
+    def raises(call: Call) -> Any:
+        raise Refused(ErrorCode.NOT_COORDINATOR)
+
+    handlers: list[tuple[Handler, ErrorCode]] = [
+        (lambda call: refused, ErrorCode.UNKNOWN_MEMBER_ID),
+        (lambda call: pending, ErrorCode.UNKNOWN_MEMBER_ID),
+        (later, ErrorCode.UNKNOWN_MEMBER_ID),
+        (raises, ErrorCode.NOT_COORDINATOR),
+    ]
+    for handler, code in handlers:
+        async with asyncio.TaskGroup() as tasks:
+            dispatcher = metered(tasks, handler)
+            dispatcher.dispatch(frame(), PEER)
+            pending.respond(refused)
+        assert dispatcher.meters["Heartbeat"].errors == {code: 1}
+
+
+async def test_a_handler_that_fails_is_counted_as_an_unknown_error() -> None:
+    def broken(call: Call) -> Any:
+        raise RuntimeError("a bug")
+
+    async with asyncio.TaskGroup() as tasks:
+        dispatcher = metered(tasks, broken)
+        dispatcher.dispatch(frame(), PEER)
+    assert dispatcher.meters["Heartbeat"].errors == {ErrorCode.UNKNOWN_SERVER_ERROR: 1}
+
+
+async def test_what_a_coroutine_answers_is_counted_with_its_bytes() -> None:
+    async def later(call: Call) -> Any:
+        return ANSWER
+
+    async with asyncio.TaskGroup() as tasks:
+        dispatcher = metered(tasks, later)
+        pending: Any = dispatcher.dispatch(frame(), PEER)
+    sent = response_frame(pending.route, 1, pending.answer)
+    assert isinstance(sent, bytes)
+    assert dispatcher.meters["Heartbeat"].bytes_out == len(sent)

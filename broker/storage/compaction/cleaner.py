@@ -115,6 +115,12 @@ class LogCleaner:
         self._workers = 0
         self._changed = asyncio.Event()
         self.uncleanable: dict[Log, str] = {}
+        self.dirty_ratio_max: float | None = None
+        """Of the log that is dirtiest, as it was when one was chosen last; None before that."""
+        self.passes = 0
+        """Logs that were compacted since the start,"""
+        self.last_pass_ms: int | None = None
+        """and when the last one was, by the wall clock."""
 
     async def run(self) -> None:
         """Compact whatever needs it, until cancelled."""
@@ -193,21 +199,25 @@ class LogCleaner:
             for partition_log in logs
             if partition_log in self.uncleanable
         }
+        worst = 0.0
         for index, partition_log in enumerate(logs):
             # A node has thousands of logs: others get their turn between fifty of them.
             if index % _LOGS_A_SLICE == _LOGS_A_SLICE - 1:
                 await asyncio.sleep(0)
-            found = self._log_to_clean(partition_log)
-            if found and found.ratio > ratio:
+            found = self._cleanable(partition_log)
+            worst = max(worst, found.ratio if found else 0.0)
+            if found and found.ratio > ratio and _is_due(partition_log, found):
                 best, ratio = partition_log, found.ratio
+        self.dirty_ratio_max = worst
         return best
 
     def _log_to_clean(self, partition_log: Log) -> LogToClean | None:
-        """What may be compacted of a log, when it is time to.
+        """What may be compacted of a log, when it is time to."""
+        found = self._cleanable(partition_log)
+        return found if found and _is_due(partition_log, found) else None
 
-        The ratio must exceed min.cleanable.dirty.ratio, to reach it is not enough; a record that
-        waited for max.compaction.lag.ms makes any ratio do (docs/spec/log.md §5.2).
-        """
+    def _cleanable(self, partition_log: Log) -> LogToClean | None:
+        """What may be compacted of a log, whether it is worth while or not."""
         if (
             not partition_log.config.is_compacted
             or partition_log.is_offline
@@ -226,8 +236,7 @@ class LogCleaner:
         except StorageError as error:
             partition_log.note_failure(error)
             return None
-        is_due = found.ratio > partition_log.config.min_cleanable_dirty_ratio or found.is_overdue
-        return found if found.segments and is_due else None
+        return found if found.segments else None
 
     def _stable_offset(self, partition_log: Log) -> int:
         """What lies below is committed and of no open transaction."""
@@ -264,6 +273,8 @@ class LogCleaner:
             # what was not compacted for ever.
             if current.may_continue:
                 await self._checkpoints.advance(partition_log, done.clean_upto)
+                self.passes += 1
+                self.last_pass_ms = self._now_ms()
                 _log_result(partition_log, done, asyncio.get_running_loop().time() - began)
             return current.may_continue
         except StorageError as error:
@@ -371,6 +382,14 @@ class LogCleaner:
             raise StorageError(path, f"could not swap segments: {refusal}") from refusal
         finally:
             current.swap = None
+
+
+def _is_due(partition_log: Log, found: LogToClean) -> bool:
+    """Whether the dirty share exceeds min.cleanable.dirty.ratio; to reach it is not enough.
+
+    A record that waited for max.compaction.lag.ms makes any ratio do (docs/spec/log.md §5.2).
+    """
+    return found.ratio > partition_log.config.min_cleanable_dirty_ratio or found.is_overdue
 
 
 def _workers_for(files: Files) -> Callable[[], CompactionWorker]:
