@@ -144,7 +144,6 @@ class Node:
         self._transaction_host = self._build_transaction_host()
         self._coordinator_host = self._build_coordinator_host()
         self._cleaner = self._build_cleaner()
-        self._failovers = Failovers()
         self._controlled_shutdown = self._build_controlled_shutdown()
         self._metrics = NodeMetrics(config.metrics)
         self._serving = ServingState(self._is_registered)
@@ -373,6 +372,7 @@ class Node:
     async def open(self, tasks: asyncio.TaskGroup) -> None:
         """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
         self._control_request_latency = Latency()
+        self._failovers = Failovers()
         self._dispatcher = dispatcher = self._metrics.dispatcher(tasks)
         self._throttle_clients(dispatcher)
         await self._quotas.store.load()

@@ -54,6 +54,7 @@ from .follower_fetch import (
 from .guards import READ_TOPIC, GuardContext
 from .old_format_fetch import WAIT_S_MAX, OldFormatFetch
 from .read_committed import note_aborted, wants_committed
+from .sent_bytes import count_sent, count_sent_in_turns
 from .stale_leaders import StaleLeaders
 from .throttled_followers import ThrottledFollowers
 
@@ -163,7 +164,7 @@ class FetchHandler:
     async def _read_old(self, call: Call, context: FetchContext) -> messages.FetchResponse:
         """For clients that know no batches."""
         await self._old.read(call, context.reads, min(self._bytes_max, self._room()))
-        self._count_bytes(context)
+        count_sent(self._replicas.traffic, context)
         return context.answer()
 
     def _refused(self, call: Call) -> messages.FetchResponse:
@@ -191,7 +192,7 @@ class FetchHandler:
         missing = self._missing(call, context)
         self._note_unread(context)
         if missing <= 0:
-            self._count_bytes(context)
+            count_sent(self._replicas.traffic, context)
             return self._topic_ids.tell_leaders(call, context.answer())
         # Read again before the answer: slices would keep their segments open for so long.
         for read in reads:
@@ -205,7 +206,7 @@ class FetchHandler:
             context.add_moved_partitions()
             self._read_all(call, context.reads)
             self._note_unread(context)
-            self._count_bytes(context)
+            count_sent(self._replicas.traffic, context)
             pending.respond(self._topic_ids.tell_leaders(call, context.answer()))
 
         def drop() -> None:
@@ -242,16 +243,6 @@ class FetchHandler:
                 return 0
             missing -= len(result.records or b"")
         return missing
-
-    def _count_bytes(self, context: FetchContext) -> None:
-        """What consumers are sent, by topic; called once an answer, when all is read."""
-        if not context.is_by_follower:
-            for read in context.reads:
-                self._count_read(read)
-
-    def _count_read(self, read: PartitionRead) -> None:
-        if count := len(read.result.records or b""):
-            self._replicas.traffic.of(read.topic).bytes_out += count
 
     def _check_id(self, call: Call, read: PartitionRead) -> None:
         if call.version >= IDS_SINCE:
@@ -364,8 +355,7 @@ class FetchHandler:
             await self._old.read(call, context.reads, min(self._bytes_max, self._room()))
         else:
             await self._read_in_turns(call, context)
-        if not context.is_by_follower:
-            await map_in_turns(self._count_read, context.reads)
+        await count_sent_in_turns(self._replicas.traffic, context)
         answer = await context.answer_in_turns()
         return await self._topic_ids.tell_leaders_in_turns(call, answer)
 
