@@ -103,6 +103,8 @@ class _Batch:
         self.size = BATCH_OVERHEAD
         self.meter: CommitMeter | None = None
         """Who is told when it is committed; None when nobody wants to know."""
+        self.began: float
+        """When it was appended; only where there is a meter."""
         self.entries: list[Entry] = []
         self.requests: list[tuple[OnCommitted, int]] = []
 

@@ -15,8 +15,7 @@ class, as protocol/codec/compiler.py does with its fields::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -28,6 +27,8 @@ _CODE: Final = "error_code"
 
 Find = Callable[[Any, Callable[[int], object]], None]
 """Calls back with each code of an answer that is not 0."""
+
+_bounded: dict[tuple[type, int], Callable[[Any], Iterator[int]]] = {}
 
 
 def counting_encoder(
@@ -48,22 +49,21 @@ def counting_encoder(
     return _made(lines, "encoded", names)  # type: ignore[no-any-return]
 
 
-@cache
-def error_finder(response: Hashable, version: int) -> Find:
+def error_finder(response: type, version: int) -> Find:
     """The function for answers of one message class, as far as that version tells of them."""
     lines = ["def find(answer, note):", *_walk(response, version, "answer", 1, "if {0}: note({0})")]
     return _made(lines, "find", {})  # type: ignore[no-any-return]
 
 
-@cache
-def bounded_error_finder(response: Hashable, version: int) -> Find:
+def bounded_error_finder(response: type, version: int) -> Find:
     """The same for answers that may be very long: LOOKED_AT places of each."""
     lines = [
         "def find(answer):",
         *_walk(response, version, "answer", 1, "yield {0}"),
         "    yield 0",
     ]
-    codes: Callable[[Any], Iterator[int]] = _made(lines, "find", {})
+    known = _bounded.get((response, version))
+    codes = known or _bounded.setdefault((response, version), _made(lines, "find", {}))
 
     def find(answer: Any, note: Callable[[int], object]) -> None:
         for code in islice(codes(answer), LOOKED_AT):

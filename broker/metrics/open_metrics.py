@@ -27,13 +27,13 @@ def is_wanted(accept: str) -> bool:
     return any(part.partition(";")[0].strip() == _MEDIA_TYPE for part in accept.lower().split(","))
 
 
-def open_metrics(lines: Iterator[str], started_s: float) -> Iterator[str]:
+def open_metrics(lines: Iterator[str], started_s: float | None = None) -> Iterator[str]:
     """The lines of one scrape in this format; pauses stay where they are.
 
-    ``started_s`` is when this process started to count, in seconds since 1970.
+    ``started_s`` is when this process began to count, in seconds since 1970; None: not told.
     """
     meaning, is_told, counted = "", True, ""
-    created = f"{started_s:.3f}"
+    created = "" if started_s is None else f"{started_s:.3f}"
     for line in lines:
         if line.startswith("# HELP "):
             meaning = line.split(" ", 3)[3]
@@ -45,7 +45,7 @@ def open_metrics(lines: Iterator[str], started_s: float) -> Iterator[str]:
                 yield from _head(name, kind, meaning)
         elif is_told:
             yield line
-            if counted and line.startswith(counted):
+            if created and counted and line.startswith(counted):
                 yield _created(line, counted, created)
     yield "# EOF\n"
 

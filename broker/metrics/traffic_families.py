@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ErrorCode
 from .exposition import family, histogram
 from .request_meter import RequestMeter
 
-_KNOWN: Final = frozenset(map(int, ErrorCode))
+_NAMES: Final = {int(code): code.name for code in ErrorCode}
 
 
 def error_families(meters: Mapping[str, RequestMeter]) -> Iterator[str]:
@@ -34,7 +34,7 @@ def error_families(meters: Mapping[str, RequestMeter]) -> Iterator[str]:
 
 
 def _name(code: int) -> str:
-    return ErrorCode(code).name if code in _KNOWN else str(code)
+    return _NAMES.get(code, str(code))
 
 
 def topic_families(traffic: TrafficByTopic, names_max: int) -> Iterator[str]:
