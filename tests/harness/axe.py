@@ -10,7 +10,6 @@ import base64
 import hashlib
 import subprocess
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,8 +23,8 @@ INTEGRITY: Final = (
     "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
 )
 TAGS: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
-COLOURS: Final = ("cat.color",)
-"""What another theme can change."""
+COLOURS: Final = ("color-contrast", "link-in-text-block")
+"""The rules whose outcome another theme can change."""
 _FILE: Final = "axe.min.js"
 
 
@@ -59,14 +58,16 @@ def _fetch(npm: str, target: Path) -> None:
     archive.unlink()
 
 
-def violations(window: Window, script: str, tags: Sequence[str] = TAGS) -> list[str]:
+def violations(window: Window, script: str, *, only_colours: bool = False) -> list[str]:
     """What stands in the way on the page that is open, one line each."""
     if not window.page.evaluate("typeof axe === 'object'"):
         window.page.evaluate(script)  # by the driver: the page's own policy lets in no script
     found: dict[str, Any] = window.page.evaluate(
-        "tags => axe.run(document, {runOnly: {type: 'tag', values: tags}, "
-        "resultTypes: ['violations']})",
-        list(tags),
+        "runOnly => axe.run(document, {runOnly, resultTypes: ['violations']})",
+        {
+            "type": "rule" if only_colours else "tag",
+            "values": list(COLOURS if only_colours else TAGS),
+        },
     )
     return [
         f"{one['id']} ({one['impact']}): {node['html'][:160]} {node['failureSummary'][:200]}"
