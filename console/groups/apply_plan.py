@@ -16,12 +16,14 @@ from typing import Final
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import Committed
+from barnabas.client.admin.live_groups import evict_and_alter
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.protocol.audit_topic import tool_client_id
 from barnabas.protocol.errors import ErrorCode
 
+from .evict import watch_return
 from .plan import (
     ChangePlan,
     GroupPartition,
@@ -61,6 +63,8 @@ class ChangeResult:
     """Of single offsets."""
     group_errors: dict[str, str] = field(default_factory=dict)
     """Of groups that could not be deleted."""
+    returned: dict[str, str] = field(default_factory=dict)
+    """By group whose members were taken out, whether they are back, and where they go on."""
     is_unclear: bool = False
     """Something failed in a way that does not tell whether it was done."""
 
@@ -209,17 +213,18 @@ async def _alter(
 ) -> None:
     """Apply the changes of one group and read what came of them."""
     wanted = {change.topic_partition: change.new for change in changes}
+    kept = {topic_partition: new for topic_partition, new in wanted.items() if new is not None}
+    forgotten = [topic_partition for topic_partition, new in wanted.items() if new is None]
     try:
-        codes = await admin.alter_offsets(
-            group,
-            {topic_partition: new for topic_partition, new in wanted.items() if new is not None},
-        )
-        codes |= await admin.delete_offsets(
-            group, [topic_partition for topic_partition, new in wanted.items() if new is None]
-        )
-        # Read again: an acknowledged commit is no proof, for a consumer without membership may have
-        # committed right behind it.
-        found = await admin.committed_offsets(group)
+        if group in outcome.plan.evicted:
+            eviction = await evict_and_alter(admin, group, kept, forgotten, "offsets are reset")
+            codes, found = eviction.codes, eviction.found
+        else:
+            codes = await admin.alter_offsets(group, kept)
+            codes |= await admin.delete_offsets(group, forgotten)
+            # Read again: an acknowledged commit is no proof, for a consumer without membership may
+            # have committed right behind it.
+            found = await admin.committed_offsets(group)
         unstable = set(await admin.unstable_offsets(group, wanted))
     except KafkaError as error:
         why = words(error.code) if error.code in _WORDS else str(error)
@@ -238,6 +243,19 @@ async def _alter(
                 "read again, an open transaction has an offset of it: which one will stay is open"
             )
             outcome.is_unclear = True
+    if group in outcome.plan.evicted and not any(group == failed for failed, _ in outcome.errors):
+        await _watch_return(admin, group, changes, outcome)
+
+
+async def _watch_return(
+    admin: Admin, group: str, changes: Sequence[OffsetChange], outcome: ChangeResult
+) -> None:
+    """Its offsets are set by now: that members cannot be looked at is told, and no failure."""
+    try:
+        said = await watch_return(admin, group, changes, outcome.plan.evicted[group])
+    except KafkaError as error:
+        said = f"whether the members are back is not known: {error}"
+    outcome.returned[group] = said
 
 
 def _not_verified(found: Committed | None, wanted: Committed | None) -> str:

@@ -57,6 +57,8 @@ class ChangePlan:
     changes: list[OffsetChange] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
+    evicted: dict[str, int] = field(default_factory=dict)
+    """How many members are taken out first, of groups that have some."""
     notes: list[str] = field(default_factory=list)
     """What the reader should know besides."""
 
@@ -71,6 +73,7 @@ class ChangePlan:
             changes=[change for part in whole for change in part.changes],
             refusals={group: why for part in whole for group, why in part.refusals.items()},
             deleted=[group for part in whole for group in part.deleted],
+            evicted={group: count for part in whole for group, count in part.evicted.items()},
             notes=[note for part in whole for note in part.notes],
         )
 
@@ -80,13 +83,24 @@ class ChangePlan:
             changes=[change for change in self.changes if change.group not in unstable],
             refusals={**self.refusals, **unstable},
             deleted=[group for group in self.deleted if group not in unstable],
+            evicted={
+                group: count for group, count in self.evicted.items() if group not in unstable
+            },
             notes=self.notes,
         )
 
     @property
     def needed(self) -> list[OffsetChange]:
-        """The changes that would change something."""
-        return [change for change in self.changes if change.is_needed]
+        """The changes that would change something.
+
+        All of a group that reads on meanwhile: what is as planned now may not be so any more when
+        its members are out.
+        """
+        return [
+            change
+            for change in self.changes
+            if change.is_needed or (change.group in self.evicted and change.new is not None)
+        ]
 
 
 GroupPartition = tuple[str, TopicPartition]

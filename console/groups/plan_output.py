@@ -158,6 +158,8 @@ def _print_notes(chosen: argparse.Namespace, outcome: ChangeResult) -> None:
         note(text)
     for (group, topic_partition), error in outcome.errors.items():
         note(f"Error: {group} {topic_partition.topic}-{topic_partition.partition}: {error}")
+    for said in outcome.returned.values():
+        note(said)
     conclusion = _conclusion(outcome)
     if conclusion is not None:
         note(conclusion)

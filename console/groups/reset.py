@@ -16,8 +16,10 @@ from barnabas.client.admin.descriptions import Committed, GroupDescription
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.command_line.failure import Failure, Misuse
 
+from . import evict
+from .evict import add_evict_option
 from .offsets_csv import INT64_MAX, INT64_MIN, partition_text, read_csv_file
-from .plan import ChangePlan, activity, changes_to, in_range, missing
+from .plan import ChangePlan, changes_to, in_range, missing
 from .scope import (
     add_groups,
     add_topics,
@@ -60,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the first record of the time before now",
     )  # fmt: skip
     way.add_argument("--from-file", type=Path, metavar="CSV", help="as the file says")
+    add_evict_option(parser)
     parser.add_argument("--export", action="store_true", help="print the new offsets as CSV")
 
 
@@ -113,7 +116,7 @@ async def _planned_for(
 ) -> ChangePlan:
     # For the plan only. A member may join before the commit arrives; the coordinator then answers
     # UNKNOWN_MEMBER_ID, and nothing of the group is changed.
-    refusal = activity(group)
+    refusal = evict.refusal_of(group, chosen)
     if refusal is None and chosen.all_topics and not group.exists:
         refusal = missing(group.group)
     if refusal is not None:
@@ -127,7 +130,12 @@ async def _planned_for(
             targets, warnings = await _targets(admin, chosen, topic_partitions, committed, now_ms)
     except NotPossible as reason:
         return ChangePlan(refusals={group.group: str(reason)})
-    return ChangePlan(changes=changes_to(group.group, committed, targets, warnings))
+    evicted = evict.evicted_of(group, chosen)
+    return ChangePlan(
+        changes=changes_to(group.group, committed, targets, warnings),
+        evicted=evicted,
+        notes=[evict.warning(name, count) for name, count in evicted.items()],
+    )
 
 
 async def _targets(

@@ -17,8 +17,10 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.output import shown
 
+from . import evict
+from .evict import add_evict_option
 from .offsets_csv import partition_text
-from .plan import ChangePlan, GroupPartition, OffsetChange, activity, by_group, offset_of, undoing
+from .plan import ChangePlan, GroupPartition, OffsetChange, by_group, offset_of, undoing
 from .undo_file import read_undo_file
 
 
@@ -27,6 +29,7 @@ def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("file", nargs="?", type=Path, metavar="FILE", help="an undo file")
     which.add_argument("--change", metavar="ID", help="a change in the history of the cluster")
+    add_evict_option(parser)
     parser.add_argument(
         "--force", action="store_true", help="also offsets that were committed anew since"
     )
@@ -41,12 +44,21 @@ async def planned_undo(admin: Admin, chosen: argparse.Namespace) -> ChangePlan:
         zip(names, await asyncio.gather(*map(admin.committed_offsets, names)), strict=True)
     )
     back, moved = undoing(done, committed)
-    refusals = {group.group: why for group in groups if (why := activity(group)) is not None}
+    refusals = {group.group: why for group in groups if (why := evict.refusal_of(group, chosen))}
     if not chosen.force:
         for group, changes in by_group(moved).items():
             refusals.setdefault(group, _moved_on(group, changes))
+    evicted = {
+        name: count
+        for group in groups
+        if group.group not in refusals
+        for name, count in evict.evicted_of(group, chosen).items()
+    }
     return ChangePlan(
-        changes=[change for change in back if change.group not in refusals], refusals=refusals
+        changes=[change for change in back if change.group not in refusals],
+        refusals=refusals,
+        evicted=evicted,
+        notes=[evict.warning(name, count) for name, count in evicted.items()],
     )
 
 

@@ -128,6 +128,14 @@ class ConsumerGroup:
 
         eventually(is_shared, within_s=WAIT_S, what="every partition has one owner")
 
+    def commit(self) -> None:
+        """Return when every member has committed what it has read; once."""
+        for member in self._members:
+            member.ask_to_commit()
+        for member in self._members:
+            member.wait_committed()
+        self._raise_failure()
+
     def read(self, count: int) -> list[Received]:
         """That many records, whichever member gets them.
 

@@ -55,7 +55,16 @@ async def apply_group_plan(view: View, plan: GroupPlan, reason: str) -> None:
     config = replace(view.watch.config, client_id=client_id)
     chosen = argparse.Namespace(undo_file=undo_file(view, result.change_id))
     async with Admin.of(view.watch.bootstrap, config) as admin:
-        _check(plan, await admin.committed_offsets(plan.group))
+        committed = await admin.committed_offsets(plan.group)
+        if result.plan.evicted:
+            # Members go on committing: what they had is what is put back, and what was shown as new
+            # is what is set.
+            result.plan.changes[:] = [
+                replace(change, old=committed.get(change.topic_partition))
+                for change in result.plan.changes
+            ]
+        else:
+            _check(plan, committed)
         changes = [as_json(change) for change in result.plan.needed]
         record(view, {"change": result.change_id, "what": words, "changes": changes})
         await execute_plan(admin, chosen, command, result)

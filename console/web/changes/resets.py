@@ -65,7 +65,7 @@ def asked(query: Query) -> argparse.Namespace:
     topics = _topics(query.text("topics"))
     return argparse.Namespace(
         names=[query.required("group")], more_names=[], all_groups=False,
-        all_topics=not topics, topics=topics, **chosen,
+        all_topics=not topics, topics=topics, evict=query.flag("evict"), **chosen,
     )  # fmt: skip
 
 
@@ -100,4 +100,6 @@ async def group_plan(
 ) -> GroupPlan:  # fmt: skip
     """Plan any change of one group."""
     result: ChangeResult = await plan_change(admin, chosen, planner)
+    if result.plan.evicted:
+        typed, command = " ".join(sorted(result.plan.evicted)), f"{command} --evict"
     return GroupPlan(new_id(), group, command, result, chosen, url, typed)

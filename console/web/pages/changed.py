@@ -37,6 +37,7 @@ async def page(view: View) -> Page:
         "is_unclear": result.is_unclear,
         "undo_file": str(result.undo_file) if result.undo_file else None,
         "changes": rows,
+        "returned": list(result.returned.values()),
         "deleted": [
             {"group": group, "error": result.group_errors.get(group)}
             for group in result.plan.deleted

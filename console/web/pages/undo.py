@@ -24,7 +24,9 @@ async def page(view: View) -> Page:
     # A foreign cluster has no history: what this session did is in its undo file. The file is never
     # named by the reader.
     file = done.result.undo_file if done is not None else None
-    chosen = argparse.Namespace(file=file, change=change, force=view.query.flag("force"))
+    chosen = argparse.Namespace(
+        file=file, change=change, force=view.query.flag("force"), evict=view.query.flag("evict")
+    )
     plan: dict[str, Any] | None = None
     problem = ""
     try:
@@ -37,6 +39,7 @@ async def page(view: View) -> Page:
         problem = str(error)
     model = {
         "change": change, "plan": plan, "problem": problem, "force": chosen.force,
+        "evict": chosen.evict,
     }  # fmt: skip
     return Page(
         title=f"Undo {change}", template="undo.html", model=model, columns=COLUMNS,

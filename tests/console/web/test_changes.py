@@ -5,6 +5,7 @@ Source: docs/spec/console.md §0 (decision 5) and §2.3.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from barnabas.client import Consumer, Producer
+from barnabas.client import Consumer, ConsumerConfig, Producer
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import Committed, NewTopic
 from barnabas.client.cluster import TopicPartition
@@ -251,3 +252,37 @@ async def test_a_setting_that_the_cluster_refuses_is_told(
     answer = await reader.post("/alter/apply", {"plan": plan["id"]})
     assert answer.status_code == 502
     assert "INVALID_CONFIG" in answer.text
+
+
+async def test_a_group_is_reset_while_its_members_read_behind_a_second_confirmation(
+    reader: Reader, admin: Admin, cluster: Deployment, place: TopicPartition, group: str
+) -> None:
+    config = ConsumerConfig(auto_commit=False, heartbeat_interval_ms=200)
+    async with Consumer(cluster.bootstrap, place.topic, group=group, config=config) as consumer:
+        first = await anext(aiter(consumer))
+        assert first.offset == COMMITTED
+        await consumer.commit()
+        refused = await plan_of(reader, group, "way=to-earliest")
+        assert refused["id"] is None
+        page = await reader.get(f"/change?group={group}&way=to-earliest")
+        assert "evict=1" in page.text
+        plan = await plan_of(reader, group, "way=to-earliest&evict=1")
+        assert plan["typed"] == group
+        assert "Takes 1 member out" in plan["notes"][0]
+        untyped = await reader.post("/change/apply", {"plan": plan["id"]})
+        assert untyped.status_code == 400
+        assert (await admin.committed_offsets(group))[place].offset == COMMITTED + 1
+
+        plan = await plan_of(reader, group, "way=to-earliest&evict=1")
+        applying = asyncio.create_task(
+            reader.post("/change/apply", {"plan": plan["id"], "typed": group})
+        )
+        async for record in consumer:
+            if record.offset == 0:
+                break
+        done = await applying
+        assert done.status_code == 303, done.text
+        told = await reader.json(done.headers["location"].replace("changed", "changed.json"))
+        assert told["is_good"]
+        assert "members are back" in told["returned"][0]
+        assert told["changes"][0]["current_offset"] == COMMITTED + 1
