@@ -18,6 +18,7 @@ from barnabas.protocol.settings import ConfigError, declared, parse, suggestion
 
 from .client_config import ClientConfig
 from .tls.tls_settings import PEM, SECRET_NAMES, store_problems
+from .zookeeper.session_security import ZooKeeperSecurity
 from .zookeeper.zookeeper_login_settings import (
     LOGIN_SECRET_NAMES,
     ZooKeeperLoginSettings,
@@ -93,6 +94,11 @@ class ClientProperties:
     zookeeper_login: ZooKeeperLoginSettings = field(default_factory=ZooKeeperLoginSettings)
     holds_secret: bool = False
     """Whether the file is one that others should not read."""
+
+    @property
+    def zookeeper_security(self) -> ZooKeeperSecurity:
+        """Both of what it says of ZooKeeper."""
+        return ZooKeeperSecurity(self.zookeeper_tls, self.zookeeper_login)
 
 
 def read_client_properties(path: Path) -> ClientProperties:

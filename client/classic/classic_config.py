@@ -8,10 +8,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.protocol.settings import ConfigError, declared, parse, setting, suggestion
+
+from .classic_security import PREFIXES, ClassicSecurity
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _RESETS: Final = {"smallest": "earliest", "largest": "latest"}
@@ -114,6 +116,14 @@ class ClassicConfig:
     exclude_internal_topics: bool = setting(
         "exclude.internal.topics", True, "filters pass over the brokers' own topics"
     )
+    broker_listener_name: str | None = setting(
+        "broker.listener.name",
+        None,
+        "listener of brokers to dial first, else their first one of security.protocol",
+    )
+    security: ClassicSecurity = field(default_factory=ClassicSecurity)
+    """``security.protocol``, ``ssl.*``, ``sasl.*``, ``zookeeper.ssl.*`` and ``zookeeper.jaas.*``,
+    as other clients and nodes have them."""
 
     def __post_init__(self) -> None:
         for item in declared(type(self)).values():
@@ -141,10 +151,12 @@ class ClassicConfig:
         """
         named = {_ALIASES.get(name, name): str(value) for name, value in properties.items()}
         known = declared(cls)
-        for name in named:
+        security = {name: text for name, text in named.items() if name.startswith(PREFIXES)}
+        own = {name: text for name, text in named.items() if name not in security}
+        for name in own:
             if name not in known:
                 raise ConfigError(f"{name}: unknown{suggestion(name, [*known, *_ALIASES])}")
-        return parse(cls, named)
+        return parse(cls, own).but(security=ClassicSecurity.of(security))
 
     def but(self, **changes: Any) -> ClassicConfig:
         """The same with some values changed."""

@@ -158,9 +158,14 @@ class ClassicMember:
     async def _attempt(self) -> None:
         if not self._ownership.is_registered:
             await self._ownership.register(self._registration)
-        group = self._config.group_id
-        exclude = self._config.exclude_internal_topics
-        view = await view_group(self._reads, group, exclude_internal=exclude)
+        config = self._config
+        view = await view_group(
+            self._reads,
+            config.group_id,
+            exclude_internal=config.exclude_internal_topics,
+            security=config.security,
+            listener=config.broker_listener_name,
+        )
         if self._consumer_id not in view.members:
             self._ownership.forget_registration()
             raise ZooKeeperError("our registration is gone")

@@ -16,11 +16,9 @@ from types import TracebackType
 from typing import Self
 
 from barnabas.client.background import BackgroundTasks
-from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import KafkaError
 from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError
-from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.client.zookeeper.znode_watches import WatchedReads
 from barnabas.protocol.names import topic_problem
 from barnabas.protocol.zookeeper.znodes import ConsumerRegistration
@@ -85,7 +83,7 @@ class ConsumerConnector:
         """Connect to ZooKeeper; brokers are met when there is something to read."""
         if self._session is None:
             config = self.config
-            self._session = await connect(
+            self._session = await config.security.zookeeper.connect(
                 config.zookeeper_connect,
                 session_timeout_ms=config.zookeeper_session_timeout_ms,
                 connection_timeout_ms=config.zookeeper_connection_timeout_ms
@@ -223,13 +221,13 @@ class ConsumerConnector:
         config = self.config
 
         async def brokers() -> list[str]:
-            found = await live_brokers(reads)
+            found = await live_brokers(reads, config.security, config.broker_listener_name)
             return [f"{host}:{port}" for host, port in found.values()]
 
         return OffsetManager(
             config.group_id,
             brokers,
-            ClientConfig(
+            config.security.client_config(
                 client_id=config.client_id or config.group_id,
                 connect_timeout_ms=config.offsets_channel_socket_timeout_ms,
                 request_timeout_ms=config.offsets_channel_socket_timeout_ms,

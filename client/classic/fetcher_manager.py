@@ -9,7 +9,6 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 
-from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer.consumed_records import Chunk
 from barnabas.client.consumer.fetch_config import FetchConfig
@@ -44,7 +43,7 @@ class ConsumerFetcherManager:
         config = self._config
         self._cluster = Cluster(
             brokers,
-            ClientConfig(
+            config.security.client_config(
                 client_id=config.client_id or config.group_id,
                 request_timeout_ms=config.socket_timeout_ms,
                 retry_backoff_ms=min(100, config.refresh_leader_backoff_ms),

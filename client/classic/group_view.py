@@ -9,7 +9,9 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.client.zookeeper.znode_watches import WatchedReads
 from barnabas.protocol.zookeeper import znodes
 from barnabas.protocol.zookeeper.znodes import (
@@ -18,10 +20,12 @@ from barnabas.protocol.zookeeper.znodes import (
     TopicAssignment,
 )
 
+from .classic_security import ClassicSecurity
 from .topic_filter import TopicFilter
 
 log = logging.getLogger(__name__)
 
+_IN_CLEAR: Final = ClassicSecurity()
 STATIC = "static"
 """The pattern of a registration that names its topics."""
 
@@ -53,7 +57,12 @@ def thread_ids(consumer_id: str, count: int) -> list[str]:
 
 
 async def view_group(
-    reads: WatchedReads, group: str, *, exclude_internal: bool = True
+    reads: WatchedReads,
+    group: str,
+    *,
+    exclude_internal: bool = True,
+    security: ClassicSecurity = _IN_CLEAR,
+    listener: str | None = None,
 ) -> GroupView:
     """Read the group and watch all of it.
 
@@ -70,7 +79,9 @@ async def view_group(
     }
     consumed = {topic for counts in members.values() for topic in counts}
     return GroupView(
-        members, await partitions_of(reads, sorted(consumed)), await live_brokers(reads)
+        members,
+        await partitions_of(reads, sorted(consumed)),
+        await live_brokers(reads, security, listener),
     )
 
 
@@ -100,17 +111,33 @@ async def partitions_of(reads: WatchedReads, topics: Iterable[str]) -> dict[str,
     return dict(await asyncio.gather(*map(of, topics)))
 
 
-async def live_brokers(reads: WatchedReads) -> dict[int, tuple[str, int]]:
-    """Where each broker that is up listens for clients."""
+async def live_brokers(
+    reads: WatchedReads, security: ClassicSecurity = _IN_CLEAR, listener: str | None = None
+) -> dict[int, tuple[str, int]]:
+    """Where each broker that is up listens for clients that speak so; others are left out.
+
+    Raises ZooKeeperError when there are brokers, and none listens so.
+    """
+    unfit: list[int] = []
 
     async def of(name: str) -> tuple[int, tuple[str, int] | None]:
         found = await reads.data(f"{znodes.BROKER_IDS}/{name}")
-        address = None if found is None else _address(BrokerRegistration.from_json(found[0]))
+        if found is None:
+            return int(name), None
+        address = security.address(BrokerRegistration.from_json(found[0]), listener)
+        if address is None:
+            unfit.append(int(name))
         return int(name), address
 
     names = await reads.children(znodes.BROKER_IDS)
     found = await asyncio.gather(*map(of, sorted(names)))
-    return {broker: address for broker, address in found if address is not None}
+    brokers = {broker: address for broker, address in found if address is not None}
+    if unfit:
+        wanted = f"listener of {security.protocol}" if listener is None else f"listener {listener}"
+        if not brokers:
+            raise ZooKeeperError(f"no broker has a {wanted}")
+        log.warning("brokers without a %s are not asked: %s", wanted, sorted(unfit))
+    return brokers
 
 
 async def _registrations(reads: WatchedReads, group: str) -> dict[str, ConsumerRegistration]:
@@ -124,13 +151,3 @@ async def _registrations(reads: WatchedReads, group: str) -> dict[str, ConsumerR
 
     found = await asyncio.gather(*map(of, await reads.children(znodes.consumer_ids_path(group))))
     return {consumer: registration for consumer, registration in found if registration is not None}
-
-
-def _address(registration: BrokerRegistration) -> tuple[str, int] | None:
-    """The first endpoint without encryption, as Kafka's consumers of the time took it."""
-    plain = [
-        registration.endpoints[name]
-        for name in registration.endpoints
-        if registration.protocol(name) == "PLAINTEXT"
-    ]
-    return next(iter([*plain, *registration.endpoints.values()]), None)

@@ -13,8 +13,14 @@ from random import Random
 from typing import Any, Final
 
 from barnabas.client.client_config import ClientConfig
-from barnabas.client.cluster import Cluster, Codes
-from barnabas.client.errors import Disconnected, KafkaError, RequestTimedOut, known_code
+from barnabas.client.cluster import Cluster, Codes, Unreachable
+from barnabas.client.errors import (
+    Disconnected,
+    KafkaError,
+    RequestTimedOut,
+    TlsFailed,
+    known_code,
+)
 from barnabas.client.retry import Attempts, Remedy, remedy
 from barnabas.protocol.errors import ErrorCode
 
@@ -59,7 +65,7 @@ class OffsetManager:
                     return answer
                 failure = KafkaError(why)
             except KafkaError as error:
-                if not error.retriable:
+                if not error.retriable or _is_refused(error):
                     raise
                 step, failure = Remedy.LOOK_AGAIN, error
             if step is Remedy.LOOK_AGAIN:
@@ -89,3 +95,9 @@ class OffsetManager:
             order = self._random.sample(list(brokers), len(brokers))  # the first may be ill
             self._cluster = Cluster(order, self._config, random=self._random)
         return self._cluster
+
+
+def _is_refused(error: KafkaError) -> bool:
+    """Whether brokers are up, and one side does not accept the other's certificate."""
+    causes = error.failures if isinstance(error, Unreachable) else [error]
+    return any(isinstance(cause, TlsFailed) for cause in causes)

@@ -387,13 +387,11 @@ class KazooSession:
         await self._create_if_missing(self._chroot, self._acl("/"))
 
     async def _create_if_missing(self, full_path: str, entries: Any) -> None:
-        try:
+        # Asked first: ZooKeeper looks at the parent's list before it looks whether the znode is
+        # there, and who may not create what is there already has not been refused anything.
+        if await self._call(self._client.exists_async, full_path) is None:
             with contextlib.suppress(NodeExists):
                 await self._call(self._client.create_async, full_path, None, entries)
-        except NoAuth:
-            # ZooKeeper looks at the parent's list first, and then at whether the znode is there.
-            if await self._call(self._client.exists_async, full_path) is None:
-                raise
 
     def _acl(self, path: str) -> Any:
         """What a znode is created with; None is everybody's."""

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.os_errors import describe_os_error
 from barnabas.client.properties_file import read_client_properties
-from barnabas.client.tls.tls_settings import TlsSettings
+from barnabas.client.zookeeper.session_security import ZooKeeperSecurity
 from barnabas.pipeline.blocking_client import BlockingClient, client_for
 from barnabas.pipeline.cluster_requests import offsets_at, partitions_of
 from barnabas.pipeline.jobs.history.offsets_for_times import Logs
@@ -28,9 +28,10 @@ from barnabas.pipeline.jobs.history.offsets_for_times import logs_of as logs_of_
 from barnabas.pipeline.jobs.spark_session.persisted_frames import PersistedFrames
 from barnabas.pipeline.source.address import (
     COMMAND_CONFIG,
+    ZOOKEEPER_SECURITY,
     ClusterAddress,
     address_of,
-    read_zookeeper_tls,
+    read_zookeeper_security,
 )
 from barnabas.pipeline.source.errors import BadOption
 from barnabas.pipeline.source.spark_options import SparkOptions
@@ -42,7 +43,7 @@ _COMMIT_COLUMNS: Final = (
 )
 _VARIABLE: Final = "BARNABAS_BOOTSTRAP"
 _CONFIG_VARIABLE: Final = "BARNABAS_COMMAND_CONFIG"
-_SECURITY: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.", "zookeeper.ssl.")
+_SECURITY: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.", *ZOOKEEPER_SECURITY)
 _DEFAULT: Final = "localhost:9092"
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -92,10 +93,10 @@ class JobSource:
         }
 
     @property
-    def zookeeper_tls(self) -> TlsSettings | None:
-        """How ZooKeeper is spoken to, None in clear; raises UsageProblem."""
+    def zookeeper_security(self) -> ZooKeeperSecurity:
+        """How ZooKeeper is spoken to, and as whom; raises UsageProblem."""
         try:
-            return read_zookeeper_tls(SparkOptions(self.options))
+            return read_zookeeper_security(SparkOptions(self.options))
         except BadOption as problem:
             raise UsageProblem(str(problem)) from None
 

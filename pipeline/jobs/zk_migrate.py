@@ -128,7 +128,7 @@ def _client_config(config: ZkMigrateConfig, client_id: str = "barnabas-spark") -
     return TaskClientConfig(
         address=config.source.address,
         zookeeper=config.zookeeper,
-        zookeeper_tls=config.source.zookeeper_tls,
+        zookeeper_security=config.source.zookeeper_security,
         client_id=client_id,
     )
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import parse_addresses
 from barnabas.client.properties_file import ClientProperties, client_properties, read_values
-from barnabas.client.tls.tls_settings import TlsSettings
+from barnabas.client.zookeeper.session_security import ZooKeeperSecurity
 from barnabas.protocol.settings import ConfigError
 
 from .errors import BadOption
@@ -24,7 +24,8 @@ COMMAND_CONFIG: Final = "commandConfig"
 SERVERS: Final = "kafka.bootstrap.servers"
 _PREFIX: Final = "kafka."
 _SECURITY: Final = ("security.", "sasl.", "ssl.")
-_ZOOKEEPER_TLS: Final = "zookeeper.ssl."
+ZOOKEEPER_SECURITY: Final = ("zookeeper.ssl.", "zookeeper.jaas.", "zookeeper.auth.")
+"""Of options that say how ZooKeeper is spoken to, and as whom."""
 _IN_CLEAR: Final = ClientConfig()
 
 
@@ -55,13 +56,14 @@ def read_address(spark_options: SparkOptions) -> ClusterAddress:
     return ClusterAddress(bootstrap, properties.client)
 
 
-def read_zookeeper_tls(spark_options: SparkOptions) -> TlsSettings | None:
-    """How ZooKeeper is spoken to, None in clear; raises BadOption."""
+def read_zookeeper_security(spark_options: SparkOptions) -> ZooKeeperSecurity:
+    """How ZooKeeper is spoken to, and as whom; raises BadOption."""
     given = {
-        _ZOOKEEPER_TLS + name: value
-        for name, value in spark_options.starting_with(_ZOOKEEPER_TLS).items()
+        prefix + name: value
+        for prefix in ZOOKEEPER_SECURITY
+        for name, value in spark_options.starting_with(prefix).items()
     }
-    return _judged({**_file_values(spark_options), **given}, "").zookeeper_tls.tls
+    return _judged({**_file_values(spark_options), **given}, "").zookeeper_security
 
 
 def _properties(spark_options: SparkOptions) -> ClientProperties:

@@ -18,13 +18,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from barnabas.client.admin.offset_migration import number_in
-from barnabas.client.tls.contexts import ClientTls
-from barnabas.client.tls.tls_settings import TlsSettings
 from barnabas.client.zookeeper.interface import NoNode, ZooKeeper, read_if_any
-from barnabas.client.zookeeper.kazoo_session import connect
+from barnabas.client.zookeeper.session_security import ZooKeeperSecurity
 from barnabas.protocol.zookeeper import znodes
 
-from .address import read_zookeeper_tls
+from .address import read_zookeeper_security
 from .errors import BadOption
 from .layout import Layout
 from .rows import ROWS_PER_BATCH, times
@@ -41,8 +39,7 @@ class ZooKeeperOptions:
     """Which groups of which ensemble to read."""
 
     hosts: str
-    tls: TlsSettings | None
-    """None: in clear."""
+    security: ZooKeeperSecurity
     groups: str
     """A pattern that is found in the names of groups wanted."""
     connections: int
@@ -59,7 +56,7 @@ def zookeeper_options(options: Mapping[str, str]) -> ZooKeeperOptions:
         raise BadOption("groups", f"{groups}: {error}") from error
     found = ZooKeeperOptions(
         hosts=spark_options.needed("zookeeper.connect", "127.0.0.1:2181/chroot"),
-        tls=read_zookeeper_tls(spark_options),
+        security=read_zookeeper_security(spark_options),
         groups=groups,
         connections=spark_options.count("zookeeperConnections", 4),
         timeout_ms=spark_options.count("zookeeper.connection.timeout.ms", 18_000),
@@ -129,10 +126,9 @@ class ZooKeeperReader(DataSourceReader):
             await session.close()
 
     async def _connected(self) -> ZooKeeper:
-        return await connect(
-            self._options.hosts,
-            connection_timeout_ms=self._options.timeout_ms,
-            tls=None if self._options.tls is None else ClientTls(self._options.tls),
+        options = self._options
+        return await options.security.connect(
+            options.hosts, connection_timeout_ms=options.timeout_ms
         )
 
     def _batch(self, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +14,10 @@ from typing import Any, Final, Self
 
 from confluent_kafka.admin import AdminClient
 
+from barnabas.client.zookeeper.identity import ZooKeeperLogin
 from barnabas.console.__main__ import main
 from barnabas.console.development.ports import LOOPBACK, free_ports
+from barnabas.console.development.zookeeper_security import client_jaas
 from benchmarks.barnabas_node import ROOT
 from benchmarks.server_process import ServerProcess
 from tests.harness.secured_zookeeper import require_sasl
@@ -34,6 +36,7 @@ class SecuredCluster:
     """Nodes by number from 1; ``directory`` is what the command made.
 
     ``with_certificates``: users may show a certificate in place of their password.
+    ``zookeeper_users`` may log in to ZooKeeper beside the nodes, each by this password.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class SecuredCluster:
         users: Sequence[str] = (USER,),
         *,
         with_certificates: bool = False,
+        zookeeper_users: Mapping[str, str] | None = None,
     ) -> None:
         require_sasl()
         self.directory = directory
@@ -52,6 +56,7 @@ class SecuredCluster:
         self._count = nodes
         self._users = users
         self._with_certificates = with_certificates
+        self._zookeeper_users = zookeeper_users or {}
         self.nodes: dict[int, ServerProcess] = {}
         self.zookeeper: ServerProcess | None = None
 
@@ -78,6 +83,7 @@ class SecuredCluster:
         try:
             for number in range(1, self._count + 1):
                 self._steady(number)
+            self._let_in(self._zookeeper_users)
             self.start_zookeeper()
             assert main(["security", "users", str(self.directory)]) == 0
             for number in range(1, self._count + 1):
@@ -127,6 +133,23 @@ class SecuredCluster:
         self.zookeeper = _process("zookeeper", module, self.zookeeper_port, folder / "zk.log")
         self.zookeeper.launch()
         self.zookeeper.wait_until_listening(START_S)
+
+    def zookeeper_settings(self, user: str, password: str) -> dict[str, str]:
+        """How one of ``zookeeper_users`` reaches ZooKeeper, for a consumer.properties."""
+        login = ZooKeeperLogin("sasl", user, password)
+        return {
+            "zookeeper.connect": f"{LOOPBACK}:{self.zookeeper_port}/kafka",
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.protocol": "TLSv1.3",
+            "zookeeper.ssl.truststore.location": str(self.client(USER, "truststore.pem")),
+            "zookeeper.jaas.config": client_jaas(login),
+        }
+
+    def _let_in(self, users: Mapping[str, str]) -> None:
+        """As docs/security.md says: one more word for each in ZooKeeper's JAAS file."""
+        file = self.directory / "zookeeper" / "jaas.conf"
+        words = "".join(f' user_{user}="{password}"' for user, password in users.items())
+        file.write_text(file.read_text().replace(";\n};", f"{words};\n}};"))
 
     def start(self, number: int) -> None:
         path = self.properties(number)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import Any, Final
 
@@ -22,10 +22,8 @@ from pyspark.sql.types import StructType
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.bulk_group_admin import BulkGroupAdmin
 from barnabas.client.errors import KafkaError
-from barnabas.client.tls.contexts import ClientTls
-from barnabas.client.tls.tls_settings import TlsSettings
 from barnabas.client.zookeeper.interface import ZooKeeper
-from barnabas.client.zookeeper.kazoo_session import connect
+from barnabas.client.zookeeper.session_security import ZooKeeperSecurity
 from barnabas.pipeline.source.address import ClusterAddress
 
 Row = dict[str, Any]
@@ -35,7 +33,6 @@ _GROUPS_AT_ONCE: Final = 500
 _ROWS_AT_ONCE: Final = 10_000
 """A chunk is closed when it has so many groups or rows: that bounds the memory of a task."""
 _TIMEOUT_MS: Final = 60_000
-_ZOOKEEPER_TIMEOUT_MS: Final = 18_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +44,7 @@ class TaskClientConfig:
 
     address: ClusterAddress
     zookeeper: str = ""
-    zookeeper_tls: TlsSettings | None = None
+    zookeeper_security: ZooKeeperSecurity = field(default_factory=ZooKeeperSecurity)
     client_id: str = "barnabas-spark"
 
 
@@ -124,13 +121,9 @@ async def _open(client_config: TaskClientConfig) -> TaskClients:
         client_id=client_config.client_id,
         api_timeout_ms=_TIMEOUT_MS,
     )
-    zookeeper, settings = None, client_config.zookeeper_tls
+    zookeeper = None
     if client_config.zookeeper:
-        zookeeper = await connect(
-            client_config.zookeeper,
-            connection_timeout_ms=_ZOOKEEPER_TIMEOUT_MS,
-            tls=None if settings is None else ClientTls(settings),
-        )
+        zookeeper = await client_config.zookeeper_security.connect(client_config.zookeeper)
     admin = Admin.of(client_config.address.bootstrap, config)
     return TaskClients(admin, BulkGroupAdmin(admin), zookeeper)
 

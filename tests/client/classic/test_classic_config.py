@@ -12,11 +12,13 @@ import pytest
 from barnabas.client.classic.classic_config import ClassicConfig
 from barnabas.client.classic.topic_filter import TopicFilter, blacklist, whitelist
 from barnabas.protocol.settings import ConfigError, declared
+from barnabas.protocol.zookeeper.broker_registration import BrokerRegistration
 
 DEFAULTS = {
     "zookeeper.session.timeout.ms": 6000,
     "zookeeper.connection.timeout.ms": None,
     "zookeeper.sync.time.ms": 2000,
+    "broker.listener.name": None,
     "auto.commit.enable": True,
     "auto.commit.interval.ms": 60000,
     "auto.offset.reset": "largest",
@@ -138,3 +140,88 @@ def test_a_filter_passes_over_internal_topics_unless_told() -> None:
 def test_what_is_no_filter_is_refused(regex: str, kind: str) -> None:
     with pytest.raises(ValueError, match=r"no regular|neither"):
         TopicFilter(regex, kind)
+
+
+BASE: dict[str, object] = {"zookeeper.connect": "z:2181", "group.id": "g"}
+SCRAM = (
+    "org.apache.kafka.common.security.scram.ScramLoginModule required "
+    'username="alice" password="a.secret";'
+)
+DIGEST = (
+    "org.apache.zookeeper.server.auth.DigestLoginModule required "
+    'username="consumers" password="z.secret";'
+)
+REGISTRATION = BrokerRegistration(
+    endpoints={
+        "PLAINTEXT": ("broker", 9092),
+        "USERS": ("broker", 9093),
+        "INTERNAL": ("broker", 9094),
+        "CERTIFICATES": ("broker", 9095),
+    },
+    security={"USERS": "SASL_SSL", "INTERNAL": "SASL_SSL", "CERTIFICATES": "SSL"},
+    timestamp=0,
+)
+
+
+def test_brokers_and_zookeeper_are_told_apart_and_no_secret_is_shown() -> None:
+    config = ClassicConfig.of(
+        {
+            **BASE,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": SCRAM,
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.truststore.location": "/etc/authority.pem",
+            "zookeeper.jaas.config": DIGEST,
+        }
+    )
+    security = config.security
+    assert security.client_config(client_id="g").credentials == security.client.credentials
+    assert security.client.credentials is not None
+    assert security.client.credentials.username == "alice"
+    assert security.zookeeper.tls.is_enabled
+    assert security.zookeeper.login.identity().names == "sasl:consumers"
+    assert "secret" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"security.protocol": "TLS"}, "must be one of PLAINTEXT"),
+        ({"security.protocol": "SASL_SSL"}, "sasl.username: must be set"),
+        ({"ssl.keystroke.location": "/k"}, "ssl.keystroke.location: unknown"),
+        ({"zookeeper.ssl.keystore.location": "/k.pem"}, "client.enable is not true"),
+        ({"zookeeper.jaas.config": "Krb5LoginModule required;"}, "zookeeper.jaas.config: must"),
+    ],
+)
+def test_what_promises_security_and_cannot_be_is_refused(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ClassicConfig.of({**BASE, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "listener", "port"),
+    [
+        ({}, None, 9092),
+        ({"security.protocol": "SSL"}, None, 9095),
+        ({"sasl.username": "a", "sasl.password": "p", "security.protocol": "SASL_SSL"}, None, 9093),
+        ({}, "INTERNAL", 9094),
+        ({}, "OTHERS", None),
+        ({"sasl.username": "a", "sasl.password": "p"}, None, None),
+    ],
+)
+def test_a_broker_is_dialled_where_it_speaks_so(
+    given: dict[str, str], listener: str | None, port: int | None
+) -> None:
+    security = ClassicConfig.of({**BASE, **given}).security
+    found = security.address(REGISTRATION, listener)
+    assert (None if found is None else found[1]) == port
+
+
+def test_in_clear_a_broker_without_such_a_listener_is_dialled_at_its_first() -> None:
+    only = BrokerRegistration(
+        endpoints={"CERTIFICATES": ("broker", 9095)},
+        security={"CERTIFICATES": "SSL"},
+        timestamp=0,
+    )
+    assert ClassicConfig.of(BASE).security.address(only, None) == ("broker", 9095)

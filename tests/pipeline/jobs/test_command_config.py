@@ -66,13 +66,13 @@ def test_a_file_that_cannot_be_used_is_wrong_usage(tmp_path: Path) -> None:
 
 
 def test_zookeeper_is_read_in_tls_as_nodes_are_told() -> None:
-    assert zookeeper_options(HOSTS).tls is None
+    assert zookeeper_options(HOSTS).security.tls.tls is None
     told = {
         **HOSTS,
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.ssl.truststore.location": "/etc/authority.pem",
     }
-    tls = zookeeper_options(told).tls
+    tls = zookeeper_options(told).security.tls.tls
     assert tls is not None
     assert (tls.ssl_truststore_type, tls.ssl_truststore_location) == ("PEM", "/etc/authority.pem")
     with pytest.raises(BadOption, match=r"client\.enable is not true"):
