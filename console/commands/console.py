@@ -69,6 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what nobody is shown of the records of some topics, in TOML",
     )  # fmt: skip
     parser.add_argument(
+        "--schema-registry", metavar="URL",
+        help="where the schemas of framed records are (Avro, Protobuf, JSON Schema)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--decoders", type=Path, metavar="FILE",
+        help="by which schema or decoder the records of some topics are read, in TOML",
+    )  # fmt: skip
+    parser.add_argument(
         "--roles", type=Path, metavar="FILE",
         help="who may look, read records, change groups and topics, or everything, in TOML",
     )  # fmt: skip
@@ -141,6 +149,7 @@ def _settings(chosen: argparse.Namespace) -> ConsoleSettings:
     from barnabas.console.web.console_settings import ConsoleSettings
     from barnabas.console.web.records.masking import Masks, read_masks
     from barnabas.console.web.roles import read_roles
+    from barnabas.console.web.schemas.decoders import read_decoders
 
     host, port = listen_address(chosen.listen)
     settings = ConsoleSettings(
@@ -157,6 +166,7 @@ def _settings(chosen: argparse.Namespace) -> ConsoleSettings:
         status_token=_token_of(chosen.status_token_file),
         metrics_token=_token_of(chosen.metrics_token_file),
         roles=None if chosen.roles is None else read_roles(chosen.roles),
+        decoders=read_decoders(chosen.decoders, chosen.schema_registry),
         masks=Masks() if chosen.mask is None else read_masks(chosen.mask),
     )
     settings.check()

@@ -14,6 +14,7 @@ from barnabas.console.command_line.failure import Misuse
 
 from .records.masking import Masks
 from .roles import FULL, Rights, Roles
+from .schemas.decoders import Decoders
 
 AuthMode = Literal["token", "sasl", "none"]
 
@@ -48,6 +49,8 @@ class ConsoleSettings:
     """What collectors on other machines show for ``/metrics``."""
     roles: Roles | None = None
     """Who may do what here; None where everybody who gets in may do everything."""
+    decoders: Decoders = field(default_factory=Decoders)
+    """By what keys and values are read."""
     masks: Masks = field(default_factory=Masks)
     """What nobody is shown of records."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.console.web.page import Page, View
-from barnabas.console.web.records.decoding import DECODERS, Decoded
+from barnabas.console.web.records.decoding import Decoded
 from barnabas.console.web.records.scan import record_at
 from barnabas.protocol.errors import ErrorCode
 
@@ -37,7 +37,9 @@ async def page(view: View) -> Page:
         record = None
     if record is None:
         return not_found(view, "record", f"{topic}-{place.partition} @{offset}", None)
-    shown = question_of(view, topic).shown(place.partition, record)
+    question = question_of(view, topic)
+    await question.prepare([record])
+    shown = question.shown(place.partition, record)
     model = {
         "topic": topic,
         "partition": place.partition,
@@ -46,7 +48,7 @@ async def page(view: View) -> Page:
         "key": _field(shown.key),
         "value": _field(shown.value),
         "headers": [{"name": name, "value": text} for name, text in shown.headers],
-        "decoders": list(DECODERS),
+        "decoders": list(view.settings.decoders.names),
         "may_download": view.masks.of(topic) is None and record.value is not None,
         "is_masked": view.masks.of(topic) is not None,
     }

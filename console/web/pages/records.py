@@ -15,7 +15,7 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.console.groups.time_arguments import datetime_ms
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.query import BadQuery, Query, url_of
-from barnabas.console.web.records.decoding import DECODERS, Decoded
+from barnabas.console.web.records.decoding import Decoded
 from barnabas.console.web.records.filter_syntax import BadFilter, parse
 from barnabas.console.web.records.matching import ShownRecord, matcher_of
 from barnabas.console.web.records.scan import (
@@ -66,7 +66,7 @@ async def page(view: View) -> Page:
         "partitions": len(topic.partitions),
         "from": view.query.text("from") or FROM[0],
         "choices": list(FROM),
-        "decoders": list(DECODERS),
+        "decoders": list(view.settings.decoders.names),
         "problem": problem,
         "records": rows,
         "scanned": found.scanned,
@@ -101,8 +101,9 @@ def question_of(view: View, topic: str) -> Question:
     """What the query asks for; raises BadFilter, BadQuery."""
     query = view.query
     ways = [query.text(name) for name in ("key_as", "value_as")]
-    if not all(way in ("", *DECODERS) for way in ways):
-        raise BadQuery(f"key_as and value_as must be one of {', '.join(DECODERS)}")
+    decoders = view.settings.decoders
+    if not all(way in ("", *decoders.names) for way in ways):
+        raise BadQuery(f"key_as and value_as must be one of {', '.join(decoders.names)}")
     return Question(
         topic=topic,
         matches=matcher_of(parse(query.text("where"))),
@@ -110,6 +111,8 @@ def question_of(view: View, topic: str) -> Question:
         key_as=ways[0],
         value_as=ways[1],
         mask=view.masks.of(topic),
+        decode=decoders.record,
+        prepared=lambda records: decoders.prepare(records, ways[0], ways[1]),
     )
 
 

@@ -125,6 +125,11 @@ def _is_lines(text: str) -> bool:
     return all(letter.isprintable() or letter in _ALLOWED for letter in text)
 
 
+def is_internal(topic: str) -> bool:
+    """Whether its records are shown in the words of Kafka's tools."""
+    return topic in _INTERNAL
+
+
 def decode_record(
     topic: str, record: Record, key_as: str = "", value_as: str = ""
 ) -> tuple[Decoded, Decoded]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -39,6 +39,10 @@ _TURN: Final = 100
 _MAGIC_WITH_CONTROL: Final = 2
 
 
+DecodeRecord = Callable[[str, Record, str, str], tuple[Decoded, Decoded]]
+"""Topic, record, and how the reader wants key and value to be read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is looked for, and how it is to be shown."""
@@ -49,10 +53,18 @@ class Question:
     key_as: str = ""
     value_as: str = ""
     mask: Mask | None = None
+    decode: DecodeRecord = decode_record
+    prepared: Callable[[Sequence[Record]], Awaitable[None]] | None = None
+    """Has what decoding needs at hand: schemas, which are asked for in a registry."""
+
+    async def prepare(self, records: Sequence[Record]) -> None:
+        """To be awaited before records are shown."""
+        if self.prepared is not None:
+            await self.prepared(records)
 
     def shown(self, partition: int, record: Record) -> ShownRecord:
         """The record as its reader may see it: decoded, then masked."""
-        key, value = decode_record(self.topic, record, self.key_as, self.value_as)
+        key, value = self.decode(self.topic, record, self.key_as, self.value_as)
         headers = tuple((name, _header_text(data)) for name, data in record.headers)
         if self.mask is not None:
             key, value = self.mask.field("key", key), self.mask.field("value", value)
@@ -162,6 +174,7 @@ async def _forward(
     cluster: Cluster, question: Question, part: _Part, budget: _Budget, size: int
 ) -> None:
     data, following = await fetched(cluster, part.place, part.at, part.limit, size)
+    await question.prepare(data)
     for record in data:
         await _look(question, part, record, budget)
     part.at = following
@@ -173,6 +186,7 @@ async def _back(cluster: Cluster, question: Question, part: _Part, budget: _Budg
     window = _Part(part.place, lower, part.at)
     while window.at < window.limit:
         data, window.at = await fetched(cluster, part.place, window.at, window.limit, FETCH_BYTES)
+        await question.prepare(data)
         for record in data:
             await _look(question, window, record, budget)
         while len(window.found) > question.count:

@@ -85,6 +85,7 @@ class Tail:
                 if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                     raise
                 records, start = [], end  # deleted or cut since: follow from here
+            await self._question.prepare(records)
             for record in records:
                 looked_at += 1
                 if looked_at % _TURN == 0:
