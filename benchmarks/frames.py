@@ -97,6 +97,19 @@ def fetch(group: str, topic: str, partition: int, offset: int) -> Exchange:
     return Exchange(flexible(OFFSET_FETCH, 8, body), _flexible_answer(answer))
 
 
+def fetch_all(group: str, topic: str, partitions: int, offset: int) -> Exchange:
+    """Ask for all that a group has committed, known to be ``offset`` in each partition."""
+    body = b"\x02" + compact(group) + b"\x00" + b"\x00" + b"\x00\x00"  # topics: null
+    found = b"".join(
+        struct.pack(">iqi", index, offset, -1) + b"\x01" + struct.pack(">h", 0) + b"\x00"
+        for index in range(partitions)
+    )
+    topics = b"\x02" + compact(topic) + compact_count(partitions) + found + b"\x00"
+    groups = b"\x02" + compact(group) + topics + struct.pack(">h", NO_ERROR) + b"\x00"
+    answer = struct.pack(">i", 0) + groups + b"\x00"
+    return Exchange(flexible(OFFSET_FETCH, 8, body), _flexible_answer(answer))
+
+
 def fetch_of_groups(groups: Sequence[str], topic: str, partition: int) -> bytes:
     """The request for one partition of each of many groups."""
     asked = b"\x02" + compact(topic) + b"\x02" + struct.pack(">i", partition) + b"\x00\x00"

@@ -38,7 +38,8 @@ class LoadWindow:
     """One window of load against one system.
 
     ``ports`` names the coordinator of each connection's group, ``pids`` every node. A request
-    is about one partition of the topic; one of kind ``bulk`` is a commit to all of them.
+    is about one partition of the topic; one of kind ``bulk`` is a commit to all of them, one of
+    kind ``fetch all`` asks for them.
     """
 
     ports: Sequence[int]
@@ -139,6 +140,8 @@ def exchanges(job: LoadWindow, connection: int) -> list[frames.Exchange]:
     if job.kind == "bulk":
         made = (frames.bulk_commit(group, job.topic, job.partitions, n) for n in range(RING))
         return list(made)
+    if job.kind == "fetch all":
+        return [frames.fetch_all(group, job.topic, job.partitions, RING - 1)] * RING
     build = frames.commit if job.kind == "commit" else frames.fetch
     return [build(group, job.topic, index, 1_000 + index) for index in range(RING)]
 

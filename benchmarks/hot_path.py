@@ -69,12 +69,19 @@ from benchmarks.report import Cell
 NODE, VERSION = 1, 8
 OFFSETS_PARTITIONS = 50
 ROOT = str(Path(__file__).resolve().parents[1]) + "/"
+BULK_PARTITIONS = 500
+"""Partitions of each request of the bulk cells; their costs are a partition, not a request."""
+BULK_KINDS = ("bulk", "fetch all")
 TURNS = 1
 """Turns of the loop in one round."""
 CELLS = tuple(
     Cell(kind, connections, in_flight)
     for kind in ("fetch", "commit")
     for connections, in_flight in ((1, 1), (64, 1), (8, 64))
+) + tuple(
+    Cell(kind, connections, in_flight)
+    for kind in BULK_KINDS
+    for connections, in_flight in ((1, 1), (16, 1), (4, 8))
 )
 
 
@@ -212,7 +219,7 @@ def _known_topics() -> update_metadata.UpdateMetadataRequest:
         update_metadata.PartitionState(
             partition_index=index, leader=NODE, isr=[NODE], replicas=[NODE]
         )
-        for index in range(RING)
+        for index in range(BULK_PARTITIONS)
     ]
     topic = update_metadata.TopicState(topic_name="load", partition_states=states)
     return update_metadata.UpdateMetadataRequest(topic_states=[topic])
@@ -261,7 +268,8 @@ class CellLoad:
 
 
 def _exchanges(kind: str, connection: int) -> list[frames.Exchange]:
-    return exchanges(LoadWindow((), (), kind, 1, 1, 0), connection)
+    partitions = BULK_PARTITIONS if kind in BULK_KINDS else RING
+    return exchanges(LoadWindow((), (), kind, 1, 1, 0, partitions=partitions), connection)
 
 
 def _chunks(lane: Sequence[frames.Exchange], in_flight: int) -> list[bytes]:
@@ -345,8 +353,11 @@ async def measure(
                 with cProfile.Profile(timer=time.perf_counter_ns, timeunit=1e-9) as profile:
                     await load.turns(repeat * 10)
                 pstats.Stats(profile).sort_stats("tottime").print_stats(30)
-            cost = await least(lambda: load.turns(repeat), repeat * load.requests, rounds)  # noqa: B023
-            print(f"{cell!s:45}{cost:8.2f} us")
+            is_bulk = cell.kind in BULK_KINDS
+            count = repeat * load.requests * (BULK_PARTITIONS if is_bulk else 1)
+            many = rounds // 10 if is_bulk else rounds
+            cost = await least(lambda: load.turns(repeat), count, many)  # noqa: B023
+            print(f"{cell!s:45}{cost:8.2f} us{' a partition' if is_bulk else ''}")
         for kind in ("fetch", "commit"):
             stages = await shares(served, kind, rounds * 10)
             text = "  ".join(f"{name} {cost:.2f}" for name, cost in stages.items())

@@ -229,15 +229,15 @@ class AuditTrail:
         is_by_hand: bool,
     ) -> OnCommitted:
         """What settles ``commit``, with a note of what it changed."""
-        served = group.offsets.committed
+        offsets = group.offsets
         change = self.change_of(caller) if is_by_hand else ""
         held = self._hold_response(staged, group, caller) if is_by_hand else None
         settle = staged.on_committed
 
         def on_committed(code: ErrorCode, record_offset: int) -> None:
-            old = served.get(partition)
+            old = offsets.committed.get(partition)
             settle(code, record_offset)
-            if not code and (served.get(partition) is commit or group.state is _DEAD):
+            if not code and (offsets.committed.get(partition) is commit or group.state is _DEAD):
                 self._enqueue_commit(caller, change, group, partition, old, commit, held)
             if held is not None:
                 self.respond_when_recorded(held)
@@ -254,18 +254,19 @@ class AuditTrail:
         is_by_hand: bool,
     ) -> OnCommitted:
         """The same for several commits of one request."""
-        served = group.offsets.committed
+        offsets = group.offsets
         change = self.change_of(caller) if is_by_hand else ""
         held = self._hold_response(staged, group, caller) if is_by_hand else None
         settle = staged.on_committed
 
         def note(before: Sequence[Commit | None]) -> None:
-            is_dead = group.state is _DEAD
+            is_dead, served = group.state is _DEAD, offsets.committed
             for (partition, commit), old in zip(commits, before, strict=True):
                 if is_dead or served.get(partition) is commit:
                     self._enqueue_commit(caller, change, group, partition, old, commit, held)
 
         def on_committed(code: ErrorCode, record_offset: int) -> None:
+            served = offsets.committed
             before = [served.get(partition) for partition, _ in commits]
             settle(code, record_offset)
             if not code:

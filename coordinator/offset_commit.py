@@ -36,9 +36,10 @@ from barnabas.protocol.messages.offset_commit import (
     Topic,
     TopicResult,
 )
-from barnabas.protocol.offsets_topic import offset_key, offset_value
 
 from .audit_trail import AuditTrail
+from .bulk_commit import BulkCommitHandler
+from .commit_record import commit_of, entry_of
 from .config import CoordinatorConfig
 from .cooperative import STEPS_PER_TURN, Steps, Turn
 from .group import Group, Respond
@@ -49,9 +50,6 @@ from .offsets_journal import COMMIT_ERRORS, Entry, Journal, OnCommitted
 from .ports import Caller, Topics
 from .rebalance import Rebalancer
 from .zookeeper_offsets import ZooKeeperOffsetsHandler
-
-FOREVER_MS: Final = 2**63 - 1
-"""The latest time that a record can hold: clients ask for as long a retention as they can name."""
 
 _NONE: Final = ErrorCode.NONE
 _DEAD: Final = GroupState.DEAD
@@ -182,6 +180,7 @@ class OffsetCommitHandler:
         self._zookeeper = zookeeper
         self._audit_trail = audit_trail
         self._records_all = audit_trail.records_all
+        self._bulk = BulkCommitHandler(topics, journal, rebalancer, config, now_ms, audit_trail)
 
     def offset_commit(
         self, request: OffsetCommitRequest, version: int, caller: Caller, respond: Respond
@@ -206,7 +205,7 @@ class OffsetCommitHandler:
         topics = request.topics
         if len(topics) == 1 and len(topics[0].partitions) == 1:
             self._commit_one(request, topics[0], group, problem, caller, respond)
-        else:
+        elif problem or not self._bulk.commit(request, version, group, caller, respond):
             self._commit_many(request, group, problem, caller, respond)
 
     def offset_commit_in_turns(
@@ -289,7 +288,7 @@ class OffsetCommitHandler:
         # Only now: a request that is refused as a whole must not leave an empty group behind.
         if group is None:
             group = self._rebalancer.create_group(request.group_id)
-        commit = _commit_of(asked, self._now_ms(), request.retention_time_ms)
+        commit = commit_of(asked, self._now_ms(), request.retention_time_ms)
         partition = (name, index)
         # Staged before it is written: until the append completes the partition is unstable, which
         # a fetch with require_stable is told (88), and expiration leaves it alone.
@@ -297,7 +296,7 @@ class OffsetCommitHandler:
         # A commit is a sign of life, as a heartbeat is (sessions.py).
         if request.member_id:
             self._renew_session(group, request.member_id)
-        entry = _entry_of(request.group_id, name, index, commit)
+        entry = entry_of(request.group_id, name, index, commit)
         # The journal calls nobody back before it returns: the commit is staged, and perhaps wrapped
         # by the audit trail, before it can be settled.
         # The audit trail is asked only where the commit may be an administrator's: from outside a
@@ -455,9 +454,9 @@ class OffsetCommitHandler:
                 result = _of_partition(index, self._partition_problem(asked, count, problem))
                 results.append(result)
                 if not result.error_code:
-                    commit = _commit_of(asked, now, request.retention_time_ms)
+                    commit = commit_of(asked, now, request.retention_time_ms)
                     staged.commits.append(((name, index), commit, result))
-                    entries.append(_entry_of(request.group_id, name, index, commit))
+                    entries.append(entry_of(request.group_id, name, index, commit))
             topics.append(_of_topic(name, results))
         staged.response.topics = topics
         return entries
@@ -490,9 +489,9 @@ class OffsetCommitHandler:
                 result = _of_partition(index, self._partition_problem(asked, count, _NONE))
                 results.append(result)
                 if not result.error_code:
-                    commit = _commit_of(asked, now, request.retention_time_ms)
+                    commit = commit_of(asked, now, request.retention_time_ms)
                     staged.commits.append(((name, index), commit, result))
-                    entries.append(_entry_of(request.group_id, name, index, commit))
+                    entries.append(entry_of(request.group_id, name, index, commit))
                 if turn.is_over():
                     yield
             topics.append(_of_topic(name, results))
@@ -532,35 +531,6 @@ def _refuse(response: OffsetCommitResponse, problem: ErrorCode, turn: Turn) -> S
                 result.error_code = problem
             if turn.is_over():
                 yield
-
-
-def _commit_of(asked: Partition, now: int, retention: int) -> Commit:
-    """What is stored: the client's own time in version 1, an expiry of its own in versions 2 to 4.
-
-    Without an expiry of its own an offset lives as long as its group, and a retention after that
-    (KIP-211): an offset of a live group that expired made its consumers start anew (KAFKA-4682).
-    """
-    stamp = asked.commit_timestamp
-    return Commit(
-        asked.committed_offset,
-        asked.committed_leader_epoch,
-        asked.committed_metadata or "",
-        now if stamp < 0 else stamp,
-        min(now + retention, FOREVER_MS) if retention >= 0 else -1,
-    )
-
-
-def _entry_of(group_id: str, name: str, index: int, commit: Commit) -> Entry:
-    """The record of a commit: value version 3, or 1 where it has an expiry of its own."""
-    expires = commit.expires_ms
-    value = offset_value(
-        commit.offset,
-        commit.leader_epoch,
-        commit.metadata,
-        commit.committed_ms,
-        None if expires < 0 else expires,
-    )
-    return offset_key(group_id, name, index), value
 
 
 def _by_topic(request: OffsetCommitRequest) -> Iterable[tuple[str, Sequence[Partition]]]:

@@ -7,8 +7,11 @@ coordinator that owns the group's partition.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Final
 
+from barnabas.protocol.codec.compiler import layout_in
+from barnabas.protocol.codec.rows import ROWS_MIN
 from barnabas.protocol.codec.wire import factory
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
@@ -20,6 +23,7 @@ from barnabas.protocol.messages.offset_fetch import (
     TopicResult,
 )
 
+from .commit_columns import fetched, fetched_columns
 from .cooperative import STEPS_PER_TURN, Steps, Turn
 from .group import Respond
 from .group_registry import GroupRegistry
@@ -76,10 +80,10 @@ class OffsetFetchHandler:
         if version >= GROUPS_SINCE:
             groups = []
             for asked in request.groups:
-                code, topics = self._fetch_group(asked.group_id, asked.topics, is_stable)
+                code, topics = self._fetch_group(asked.group_id, asked.topics, is_stable, version)
                 groups.append(_of_group(asked.group_id, topics, code))
             return _of_groups(groups)
-        code, topics = self._fetch_group(request.group_id, request.topics, is_stable)
+        code, topics = self._fetch_group(request.group_id, request.topics, is_stable, version)
         if code and version < TOP_LEVEL_ERROR_SINCE:
             # clients of 0.8.2 take an empty answer for "no offsets"
             topics = refused(request.topics or (), code)
@@ -95,7 +99,7 @@ class OffsetFetchHandler:
         is_stable, turn = request.require_stable, Turn()
         if version < GROUPS_SINCE:
             code, topics = yield from self._fetch_group_in_turns(
-                request.group_id, request.topics, turn, is_stable=is_stable
+                request.group_id, request.topics, turn, version, is_stable=is_stable
             )
             if code and version < TOP_LEVEL_ERROR_SINCE:
                 topics = refused(request.topics or (), code)
@@ -110,20 +114,26 @@ class OffsetFetchHandler:
                     continue
                 answered.add(asked.group_id)
             code, topics = yield from self._fetch_group_in_turns(
-                asked.group_id, asked.topics, turn, is_stable=is_stable
+                asked.group_id, asked.topics, turn, version, is_stable=is_stable
             )
             groups.append(_of_group(asked.group_id, topics, code))
         return _of_groups(groups)
 
     def _fetch_group_in_turns(
-        self, group_id: str, topics: Sequence[Topic] | None, turn: Turn, *, is_stable: bool
+        self,
+        group_id: str,
+        topics: Sequence[Topic] | None,
+        turn: Turn,
+        version: int,
+        *,
+        is_stable: bool,
     ) -> Steps[tuple[ErrorCode, Sequence[TopicResult]]]:
         """As :meth:`_fetch_group`, of very many partitions some in each turn of the loop."""
         if (
             topics is None
             or sum(len(topic.partition_indexes) for topic in topics) <= STEPS_PER_TURN
         ):
-            code, answer = self._fetch_group(group_id, topics, is_stable)
+            code, answer = self._fetch_group(group_id, topics, is_stable, version)
             if turn.is_over(sum(len(topic.partitions) for topic in answer)):
                 yield
             return code, answer
@@ -138,7 +148,7 @@ class OffsetFetchHandler:
             results: list[PartitionResult] = []
             for start in range(0, len(indexes), STEPS_PER_TURN):
                 some = Topic(name=name, partition_indexes=indexes[start : start + STEPS_PER_TURN])
-                code, found = self._fetch_group(group_id, [some], is_stable)
+                code, found = self._fetch_group(group_id, [some], is_stable, version)
                 if code:
                     return code, ()
                 results += found[0].partitions
@@ -148,7 +158,7 @@ class OffsetFetchHandler:
         return _NONE, whole
 
     def _fetch_group(
-        self, group_id: str, topics: Sequence[Topic] | None, is_stable: bool
+        self, group_id: str, topics: Sequence[Topic] | None, is_stable: bool, version: int
     ) -> tuple[ErrorCode, Sequence[TopicResult]]:
         """The offsets of one group: those asked for, or all; or why they are not served here."""
         code = self._lease_problem()
@@ -168,24 +178,51 @@ class OffsetFetchHandler:
             topics = _all_of(offsets)
         elif len(topics) > 1:
             topics = _merged(topics)
-        committed = offsets.committed
         answer = []
         for topic in topics:
             name, indexes = topic.name, topic.partition_indexes
-            results = []
-            for index in indexes if len(indexes) == 1 else dict.fromkeys(indexes):
-                commit = committed.get((name, index))
-                if is_stable and offsets.is_unstable((name, index)):
-                    result = _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-                elif commit is None:
-                    result = _no_offset(index, _NONE)
-                else:
-                    result = _of_partition(
-                        index, commit.offset, commit.leader_epoch, commit.metadata, _NONE
-                    )
-                results.append(result)
+            if len(indexes) >= ROWS_MIN and not (is_stable and not offsets.is_settled):
+                rows = _in_columns(offsets, name, indexes, version)
+                if rows is not None:
+                    answer.append(_of_topic(name, rows))
+                    continue
+            results = _one_by_one(offsets, name, indexes, is_stable)
             answer.append(_of_topic(name, results))
         return _NONE, answer
+
+
+def _one_by_one(
+    offsets: Offsets, name: str, indexes: Sequence[int], is_stable: bool
+) -> list[PartitionResult]:
+    """The offsets of partitions of a topic, each once."""
+    committed = offsets.committed
+    results = []
+    for index in indexes if len(indexes) == 1 else dict.fromkeys(indexes):
+        commit = committed.get((name, index))
+        if is_stable and offsets.is_unstable((name, index)):
+            result = _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        elif commit is None:
+            result = _no_offset(index, _NONE)
+        else:
+            result = _of_partition(
+                index, commit.offset, commit.leader_epoch, commit.metadata, _NONE
+            )
+        results.append(result)
+    return results
+
+
+def _in_columns(
+    offsets: Offsets, name: str, indexes: Sequence[int], version: int
+) -> Sequence[PartitionResult] | None:
+    """The offsets of many partitions of a topic; None where each has to be looked at by itself."""
+    layout = layout_in(OffsetFetchResponse, PartitionResult, version)
+    columns = None if offsets.bulk is None else offsets.bulk.served(name)
+    if columns is not None and columns.indexes.are(indexes):
+        return fetched_columns(columns, layout)
+    if len(set(indexes)) < len(indexes):
+        return None
+    found = list(map(offsets.committed.get, zip(repeat(name), indexes)))
+    return fetched(indexes, found, layout)
 
 
 def refused(topics: Sequence[Topic], code: ErrorCode) -> list[TopicResult]:
@@ -222,6 +259,6 @@ def _all_of(offsets: Offsets) -> list[Topic]:
     of what may change (docs/spec/transactions.md §4.3).
     """
     indexes: dict[str, list[int]] = {}
-    for name, index in sorted(offsets.committed):
+    for name, index in offsets.served_partitions():
         indexes.setdefault(name, []).append(index)
     return [Topic(name=name, partition_indexes=found) for name, found in indexes.items()]

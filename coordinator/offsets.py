@@ -12,11 +12,13 @@ or a failover would change what a group reads next (T4.5).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
+    from .bulk_offsets import BulkOffsets
+    from .commit_columns import CommitColumns
     from .ports import Caller
 
 TopicPartition: TypeAlias = tuple[str, int]
@@ -123,27 +125,58 @@ class TransactionalCommit(Commit):
 class Offsets:
     """The offsets of one group: served, on their way, and inside open transactions."""
 
-    __slots__ = ("committed", "old_keys", "pending", "transactional")
+    __slots__ = ("_committed", "_pending", "bulk", "old_keys", "transactional")
 
     def __init__(self) -> None:
-        self.committed: dict[TopicPartition, Commit] = {}
-        """What OffsetFetch serves: each value is in the log below the high watermark."""
-        self.pending: dict[TopicPartition, Commit] = {}
-        """The latest commit of each partition that is still on its way."""
+        self._committed: dict[TopicPartition, Commit] = {}
+        self._pending: dict[TopicPartition, Commit] = {}
+        self.bulk: BulkOffsets | None = None
+        """What was committed in columns (bulk_offsets.py); None until something was."""
         self.transactional: dict[int, dict[TopicPartition, Commit]] = {}
         """By producer id: commits that wait for the end of a transaction."""
         self.old_keys: set[TopicPartition] = set()
         """Partitions with a record under key version 0, which needs a tombstone of its own."""
 
     @property
+    def committed(self) -> dict[TopicPartition, Commit]:
+        """What OffsetFetch serves: each value is in the log below the high watermark.
+
+        To be asked for anew in each turn: what is committed in columns gets there when it is asked.
+        """
+        bulk = self.bulk
+        if bulk is not None and bulk.rows:
+            bulk.spread_served(self._committed)
+        return self._committed
+
+    @property
+    def pending(self) -> dict[TopicPartition, Commit]:
+        """The latest commit of each partition that is still on its way."""
+        bulk = self.bulk
+        if bulk is not None and bulk.in_flight:
+            bulk.spread_in_flight(self._pending)
+        return self._pending
+
+    @property
+    def kept(self) -> int:
+        """How many partitions have an offset that is served; what they are is not looked at."""
+        return len(self._committed)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is on its way, nor in an open transaction."""
+        is_in_flight = self.bulk is not None and bool(self.bulk.in_flight)
+        return not (self._pending or self.transactional or is_in_flight)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is stored here and nothing is on its way."""
-        return not (self.committed or self.pending or self.transactional)
+        return not self._committed and self.is_settled
 
     def stage(self, partition: TopicPartition, commit: Commit) -> None:
         """``commit`` is about to be written."""
-        commit.before = self.pending.get(partition)
-        self.pending[partition] = commit
+        pending = self.pending
+        commit.before = pending.get(partition)
+        pending[partition] = commit
 
     def settle(self, partition: TopicPartition, commit: Commit, record_offset: int) -> None:
         """``commit`` is in the log for good at ``record_offset``: serve it unless outdated.
@@ -153,13 +186,16 @@ class Offsets:
         if commit.record_offset == DISCARDED:
             return
         commit.record_offset = record_offset
-        served = self.committed.get(partition)
+        committed, pending, bulk = self.committed, self.pending, self.bulk
+        served = committed.get(partition)
         if served is None:
-            self.committed[topic_partition(*partition)] = commit
+            committed[topic_partition(*partition)] = commit
         elif served.record_offset < record_offset:
-            self.committed[partition] = commit
-        if self.pending.get(partition) is commit:
-            del self.pending[partition]
+            committed[partition] = commit
+        if bulk is not None and record_offset > bulk.newest:
+            bulk.newest = record_offset
+        if pending.get(partition) is commit:
+            del pending[partition]
         if commit.before is not None:
             _discard(commit.before)
             commit.before = None
@@ -171,15 +207,47 @@ class Offsets:
         client would be told of a success that nobody is served.
         """
         commit.record_offset = DISCARDED
-        if self.pending.get(partition) is not commit:
+        pending = self.pending
+        if pending.get(partition) is not commit:
             return
         before = commit.before
         while before is not None and before.record_offset != IN_FLIGHT:
             before = before.before
         if before is None:
-            del self.pending[partition]
+            del pending[partition]
         else:
-            self.pending[partition] = before
+            pending[partition] = before
+
+    def stage_columns(self, columns: CommitColumns) -> None:
+        """:meth:`stage` all commits of ``columns``; :attr:`bulk` is there."""
+        assert self.bulk is not None
+        self.bulk.in_flight.append(columns)
+
+    def settle_columns(self, columns: CommitColumns, record_offset: int) -> None:
+        """:meth:`settle` all commits of ``columns``, the first of them at ``record_offset``."""
+        bulk = self.bulk
+        if bulk is None or not bulk.in_flight or bulk.in_flight[0] is not columns:
+            # Somebody looked at them, or others that were staged later are settled before.
+            for partition, commit in self._staged(columns):
+                self.settle(partition, commit, record_offset)
+                record_offset += 1
+            return
+        bulk.in_flight.popleft()
+        columns.record_offset = record_offset
+        if not bulk.put(columns, self._committed):
+            bulk.spread_served(self._committed)
+            bulk.put_newer(columns, self._committed)
+
+    def withdraw_columns(self, columns: CommitColumns) -> None:
+        """:meth:`withdraw` all commits of ``columns``."""
+        for partition, commit in self._staged(columns):
+            self.withdraw(partition, commit)
+
+    def _staged(self, columns: CommitColumns) -> Iterator[tuple[TopicPartition, Commit]]:
+        """The commits of columns that are in flight, one by one; none when they are of others."""
+        if self.bulk is not None and self.bulk.in_flight:
+            self.bulk.spread_in_flight(self._pending)
+        return zip(columns.indexes.partitions(), columns.staged or (), strict=False)
 
     def stage_in_transaction(
         self,
@@ -232,6 +300,7 @@ class Offsets:
         staged = self.transactional.get(producer_id)
         if staged is None:
             return []
+        committed, bulk = self.committed, self.bulk
         served: list[Served] = []
         for partition, newest in list(staged.items()):
             commit = _cut_at_marker(newest, marker_offset)
@@ -239,10 +308,12 @@ class Offsets:
                 del staged[partition]
             if commit is None or not is_committed:
                 continue
-            former = self.committed.get(partition)
+            former = committed.get(partition)
             if former is None or former.record_offset < commit.record_offset:
-                self.committed[topic_partition(*partition)] = commit
+                committed[topic_partition(*partition)] = commit
                 served.append((partition, former, commit))
+            if bulk is not None and commit.record_offset > bulk.newest:
+                bulk.newest = commit.record_offset
         if not staged:
             del self.transactional[producer_id]
         return served
@@ -253,13 +324,17 @@ class Offsets:
             partition in staged for staged in self.transactional.values()
         )
 
+    def served_partitions(self) -> list[TopicPartition]:
+        """Every partition that has an offset, in order."""
+        return sorted(self._committed)
+
     def partitions(self) -> set[TopicPartition]:
         """Every partition that has a record in the log, or may get one.
 
         Those that only a transaction staged as well: without a tombstone of their own the marker
         would bring them back after a load (docs/spec/transactions.md §4.6).
         """
-        return set().union(self.committed, self.pending, *self.transactional.values())
+        return set().union(self._committed, self.pending, *self.transactional.values())
 
     def of_topics(self, topics: Collection[str]) -> list[TopicPartition]:
         """The partitions of these topics, those in open transactions included."""
@@ -273,6 +348,8 @@ class Offsets:
         """Drop whatever is known of a partition; a commit on its way will not bring it back."""
         self.committed.pop(partition, None)
         _discard(self.pending.pop(partition, None))
+        if self.bulk is not None:
+            self.bulk.forget_indexes()
         self.old_keys.discard(partition)
         for producer_id, staged in list(self.transactional.items()):
             if staged.pop(partition, None) is not None and not staged:

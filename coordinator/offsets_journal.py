@@ -28,11 +28,12 @@ import logging
 import sys
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.batch import build_batch, build_single
+from barnabas.protocol.records.batch import build_batch, build_batch_in_rows, build_single
+from barnabas.protocol.records.record_rows import RecordRows
 
 from .commit_meter import BOUNDS_S, CommitMeter
 from .config import CoordinatorConfig
@@ -95,7 +96,17 @@ class _Batch:
     append records that were checked against the groups of its former term.
     """
 
-    __slots__ = ("began", "bytes_max", "entries", "meter", "requests", "size", "term")
+    __slots__ = (
+        "began",
+        "bytes_max",
+        "entries",
+        "meter",
+        "requests",
+        "row_count",
+        "rows",
+        "size",
+        "term",
+    )
 
     def __init__(self, term: LeadershipTerm, bytes_max: int) -> None:
         self.term = term
@@ -106,7 +117,20 @@ class _Batch:
         self.began: float
         """When it was appended; only where there is a meter."""
         self.entries: list[Entry] = []
+        self.rows: list[tuple[int, RecordRows]] = []
+        """Records in rows, each with the number of ``entries`` that stand before them."""
+        self.row_count = 0
+        """Records in ``rows``."""
         self.requests: list[tuple[OnCommitted, int]] = []
+
+    def sections(self) -> Iterator[Sequence[Entry] | RecordRows]:
+        """All records in their order."""
+        done = 0
+        for before, rows in self.rows:
+            yield self.entries[done:before]
+            yield rows
+            done = before
+        yield self.entries[done:]
 
     def on_appended(self, code: ErrorCode, base_offset: int) -> None:
         """The append ended, well or not: complete each request with its own offset.
@@ -168,8 +192,21 @@ class Journal:
         batch = self._open.get(term)
         if batch is None or batch.size + size > batch.bytes_max:
             batch = self._begin(term)
-        batch.requests.append((on_committed, len(batch.entries)))
+        batch.requests.append((on_committed, len(batch.entries) + batch.row_count))
         batch.entries += entries
+        batch.size += size
+
+    def write_rows(
+        self, term: LeadershipTerm, rows: Sequence[RecordRows], on_committed: OnCommitted
+    ) -> None:
+        """As :meth:`write`, of many records that were not made one by one."""
+        size = sum(one.count * (len(one.key) + len(one.value) + RECORD_OVERHEAD) for one in rows)
+        batch = self._open.get(term)
+        if batch is None or batch.size + size > batch.bytes_max:
+            batch = self._begin(term)
+        batch.requests.append((on_committed, len(batch.entries) + batch.row_count))
+        batch.rows += [(len(batch.entries), one) for one in rows]
+        batch.row_count += sum(one.count for one in rows)
         batch.size += size
 
     def refuse(self, term: LeadershipTerm, code: ErrorCode, on_committed: OnCommitted) -> None:
@@ -280,7 +317,9 @@ class Journal:
             return
         entries, codec = batch.entries, config.offsets_compression_codec
         # Most turns of a quiet node bring one commit; its batch is written by a shorter way.
-        if len(entries) == 1 and not codec:
+        if batch.rows:
+            data = build_batch_in_rows(list(batch.sections()), timestamp_ms=now_ms, codec=codec)
+        elif len(entries) == 1 and not codec:
             data = build_single(*entries[0], now_ms)
         else:
             data = build_batch(entries, timestamp_ms=now_ms, codec=codec)

@@ -162,7 +162,7 @@ class GroupStandbys(Standbys[Replay]):
             state.snapshot_checked_at = position
             if is_rolled:
                 state.snapshot_checked_segment = base
-            kept = sum(len(offsets.committed) for offsets in state.fold.offsets.values())
+            kept = sum(offsets.kept for offsets in state.fold.offsets.values())
             due = self._due_file(partition, state.replica, kept)
             if due is _SnapshotKind.WHOLE:
                 await self._save(partition, state)
@@ -193,7 +193,7 @@ class GroupStandbys(Standbys[Replay]):
     def _due_file_of_led(self, term: GroupTerm, replica: Replica) -> _SnapshotKind | None:
         if self._is_stopping:
             return None
-        kept = sum(len(group.offsets.committed) for group in term.groups.values())
+        kept = sum(group.offsets.kept for group in term.groups.values())
         return self._due_file(term.partition, replica, kept)
 
     def _due_file(self, partition: int, replica: Replica, kept: int) -> _SnapshotKind | None:

@@ -39,6 +39,14 @@ _VALUE_1: Final = Struct(">hqh").pack
 _TWO_LONGS: Final = Struct(">qq").pack
 
 
+OFFSET_AT: Final = 2
+"""Where the value of versions 1 and 3 has its offset, int64."""
+EPOCH_AT: Final = 10
+"""Where version 3 has its leader epoch, int32."""
+METADATA_AT: Final = {1: 12, 3: 16}
+"""Where the text begins, by version."""
+
+
 class OffsetKey(NamedTuple):
     """The key of a committed offset; versions 0 and 1 are different keys to compaction."""
 

@@ -15,10 +15,11 @@ class, as protocol/codec/compiler.py does with its fields::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from barnabas.protocol.codec.rows import Rows
 from barnabas.protocol.codec.wire import schema_of
 
 LOOKED_AT: Final = 10_000
@@ -87,11 +88,20 @@ def _walk(message: Any, version: int, name: str, depth: int, each: str) -> list[
             inner = f"a{depth}"
             body = _walk(element, version, inner, depth + 1, each)
             null = " or ()" if field.is_nullable(version) else ""
+            elements = f"{name}.{field.name}{null}"
+            if field.kind.is_in_rows:
+                elements = f"to_look_at({elements})"
             if body[0].strip() != "pass":
-                lines += [f"{indent}for {inner} in {name}.{field.name}{null}:", *body]
+                lines += [f"{indent}for {inner} in {elements}:", *body]
     return lines or [indent + "pass"]
 
 
+def _to_look_at(elements: Sequence[Any]) -> Sequence[Any]:
+    """Nothing of rows without a code: as objects they would cost more than all the request."""
+    return () if type(elements) is Rows and elements.is_zero(_CODE) else elements
+
+
 def _made(lines: list[str], name: str, names: dict[str, Any]) -> Any:
+    names["to_look_at"] = _to_look_at
     exec("\n".join(lines), names)  # noqa: S102 - text made of our declarations only
     return names[name]

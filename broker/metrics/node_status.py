@@ -166,7 +166,7 @@ def _of_term(term: GroupTerm, since_ms: int | None) -> dict[str, Any]:
         "epoch": term.leader_epoch,
         "since_ms": since_ms,
         "groups": len(term.groups),
-        "offsets": sum(len(group.offsets.committed) for group in term.groups.values()),
+        "offsets": sum(group.offsets.kept for group in term.groups.values()),
         "load_seconds": term.load_seconds,
         "loaded_from": "standby" if term.was_warm else "log",
         "attempts": term.attempts + (term.load_state is LoadState.FAILED),

@@ -10,11 +10,13 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Callable, Generator
+from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-from .decoding import Surplus, decoder_source
-from .encoding import encoder_source
+from .decoding import Surplus, decoder_source, elements_source
+from .encoding import element_source, encoder_source
+from .rows import RowLayout
 from .wire import Buffer, schema_of
 
 T = TypeVar("T")
@@ -119,6 +121,29 @@ def request_decoder_in_turns(
     return _cached(_turn_decoders, message_class, version, "request-turns")
 
 
+@cache
+def row_layout(element: type, version: int, is_flexible: bool) -> RowLayout[Any]:
+    """The one layout of ``element`` in a version of the message that it is part of."""
+    read, read_names = elements_source(element, version, is_flexible=is_flexible)
+    write, write_names = element_source(element, version, is_flexible=is_flexible)
+    place = f"{element.__module__}.{element.__name__} v{version}"
+    return RowLayout(
+        element,
+        version,
+        is_flexible=is_flexible,
+        read=_function(read, read_names, f"<barnabas {place} rows>"),
+        write=_function(write, write_names, f"<barnabas {place} row>"),
+    )
+
+
+def layout_in(message_class: type, element: type[T], version: int) -> RowLayout[T]:
+    """The layout that ``element`` has inside of ``message_class``, to make rows for a response."""
+    is_flexible = version >= schema_of(message_class).flexible
+    key: Any = element
+    layout: RowLayout[T] = row_layout(key, version, is_flexible)
+    return layout
+
+
 def source(message_class: type, version: int, direction: str) -> tuple[str, dict[str, Any]]:
     """The generated text and its names; direction is encode, chunks, decode, request, views,
     prefix, encode-turns, chunks-turns or request-turns.
@@ -131,13 +156,16 @@ def source(message_class: type, version: int, direction: str) -> tuple[str, dict
     in_turns = direction.endswith("-turns")
     if direction.startswith(("encode", "chunks")):
         joined = direction.startswith("encode")
-        return encoder_source(schema, version, joined=joined, in_turns=in_turns)
+        return encoder_source(
+            schema, version, joined=joined, in_turns=in_turns, layout_of=row_layout
+        )
     return decoder_source(
         message_class,
         version,
         surplus=_SURPLUS[direction],
         of_views=direction == "views",
         in_turns=in_turns,
+        layout_of=row_layout if direction == "request" else None,
     )
 
 
@@ -156,6 +184,10 @@ def _cached(
 def _compiled(message_class: type, version: int, direction: str) -> Callable[..., Any]:
     text, names = source(message_class, version, direction)
     place = f"<barnabas {message_class.__module__}.{message_class.__name__} v{version} {direction}>"
+    return _function(text, names, place)
+
+
+def _function(text: str, names: dict[str, Any], place: str) -> Callable[..., Any]:
     linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
     exec(compile(text, place, "exec"), names)  # noqa: S102 - text made from our declarations only
     function: Callable[..., Any] = names["encode" if "def encode" in text else "decode"]
@@ -163,7 +195,7 @@ def _compiled(message_class: type, version: int, direction: str) -> Callable[...
 
 
 def _print_source(module: str, name: str, version: str, direction: str = "decode") -> None:
-    message_class = vars(import_module(f".messages.{module}", __package__))[name]
+    message_class = vars(import_module(f"barnabas.protocol.messages.{module}"))[name]
     sys.stdout.write(source(message_class, int(version), direction)[0])
 
 

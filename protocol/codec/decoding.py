@@ -16,9 +16,13 @@ from typing import Any, Literal
 from barnabas.protocol.errors import CorruptRequest
 
 from .primitives import STRING_BYTES_MAX, Unpackers, read_uvarint, skip_tags
+from .rows import ROWS_MIN, RowLayout
 from .wire import TURN_ELEMENTS, Field, Kind, schema_of
 
 Surplus = Literal["corrupt", "ignored", "returned"]
+
+LayoutOf = Callable[[type, int, bool], RowLayout[Any]]
+"""Gives the layout of a message class in a version that is flexible, or is not."""
 
 
 def decoder_source(
@@ -28,17 +32,20 @@ def decoder_source(
     surplus: Surplus,
     of_views: bool = False,
     in_turns: bool = False,
+    layout_of: LayoutOf | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """Source of ``decode(b, o)`` and the names it needs; it returns the message.
 
     ``surplus`` says what becomes of bytes behind the message: they are corrupt, they are ignored,
     or the offset where they begin is returned, too. ``of_views`` takes memoryviews as well.
-    ``in_turns`` makes it a generator that yields after every TURN_ELEMENTS elements.
+    ``in_turns`` makes it a generator that yields after every TURN_ELEMENTS elements. With
+    ``layout_of`` arrays that are declared so may be read as rows.
     """
     schema = schema_of(message_class)
     writer = _DecoderWriter(version, is_flexible=version >= schema.flexible)
     writer.is_of_views = of_views
     writer.is_in_turns = in_turns
+    writer.layout_of = layout_of
     writer.indent = "        "
     if in_turns:
         writer.line(f"turn = {TURN_ELEMENTS}")
@@ -63,6 +70,21 @@ def decoder_source(
         f"        raise Corrupt(f'{schema.name} v{version}: {{error}}') from error",
     ]
     return "\n".join(lines) + "\n", writer.names
+
+
+def elements_source(
+    message_class: type, version: int, *, is_flexible: bool
+) -> tuple[str, dict[str, Any]]:
+    """Source of ``decode(b, n)``: a list of the ``n`` messages at the begin of ``b``.
+
+    What it reads is known to be in order: rows.py has looked at it.
+    """
+    writer = _DecoderWriter(version, is_flexible=is_flexible)
+    writer.indent = "    "
+    writer.line("o = 0")
+    writer.elements(message_class, "m", "n")
+    text = "\n".join(["def decode(b, n):", "    size = len(b)", *writer.lines, "    return m"])
+    return text + "\n", writer.names
 
 
 def least_size(element: Any, version: int, *, is_flexible: bool) -> int:
@@ -107,6 +129,7 @@ class _DecoderWriter:
         self.is_rationed = False
         self.is_of_views = False
         self.is_in_turns = False
+        self.layout_of: LayoutOf | None = None
         self.names: dict[str, Any] = {
             "Corrupt": CorruptRequest,
             "ReadError": struct_error,
@@ -152,7 +175,7 @@ class _DecoderWriter:
         elif kind.struct is not None:
             self.nested(kind.struct, target, is_nullable)
         elif kind.element is not None:
-            self.array(kind.element, target, is_nullable)
+            self.array(kind, target, is_nullable)
         else:
             self.sized(kind, target, is_nullable)
 
@@ -211,8 +234,9 @@ class _DecoderWriter:
             self.line("else:")
             self.line(f"    raise Corrupt(f'{what}: length {{{length}}}')")
 
-    def array(self, element: Any, target: str, is_nullable: bool) -> None:
+    def array(self, kind: Kind[Any], target: str, is_nullable: bool) -> None:
         """A count, checked against what remains, then each element."""
+        element = kind.element
         count = self.length("i")
         self.settle()
         if self.is_flexible:
@@ -230,6 +254,21 @@ class _DecoderWriter:
             self.line(f"    {target} = None")
         else:
             self.line(f"    raise Corrupt(f'{what}: count {{{count}}}')")
+        self.line("else:")
+        if kind.is_in_rows and self.layout_of is not None and not self.is_rationed:
+            layout = self.layout_of(element, self.version, self.is_flexible)
+            self.block(lambda: self.rows(layout, element, target, count))
+        else:
+            self.block(lambda: self.elements(element, target, count))
+
+    def rows(self, layout: RowLayout[Any], element: Any, target: str, count: str) -> None:
+        """Many elements of one shape stay bytes; others are read one by one."""
+        rows, name = self.fresh("r"), f"layout_{element.__name__}"
+        self.names[name] = layout
+        self.line(f"{rows} = {name}.rows(b, o, {count}) if {count} >= {ROWS_MIN} else None")
+        self.line(f"if {rows} is not None:")
+        self.line(f"    {target} = {rows}")
+        self.line(f"    o += {count} * {rows}.shape.row_bytes")
         self.line("else:")
         self.block(lambda: self.elements(element, target, count))
 

@@ -12,20 +12,29 @@ import re
 from struct import Struct
 from typing import Any
 
+from .decoding import LayoutOf
 from .primitives import BYTE, Packers, joined_runs, uvarint
+from .rows import Rows
 from .wire import EVER, TURN_ELEMENTS, Field, Kind, Schema, schema_of
 
 
 def encoder_source(
-    schema: Schema, version: int, *, joined: bool, in_turns: bool = False
+    schema: Schema,
+    version: int,
+    *,
+    joined: bool,
+    in_turns: bool = False,
+    layout_of: LayoutOf | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """Source of ``encode(m)`` and the names it needs.
 
     With ``joined`` it returns one bytes object, else the list of buffers to send in order.
-    ``in_turns`` makes it a generator that yields after every TURN_ELEMENTS elements.
+    ``in_turns`` makes it a generator that yields after every TURN_ELEMENTS elements. With
+    ``layout_of`` arrays that are declared so may be rows, whose bytes are taken as they are.
     """
     writer = _EncoderWriter(version, is_flexible=version >= schema.flexible)
     writer.is_in_turns = in_turns
+    writer.layout_of = layout_of
     if not joined:
         writer.end_of_turn = "done.extend(runs(out))"
     writer.struct(schema, "m")
@@ -46,6 +55,17 @@ def encoder_source(
     return text, writer.names
 
 
+def element_source(
+    message_class: type, version: int, *, is_flexible: bool
+) -> tuple[str, dict[str, Any]]:
+    """Source of ``encode(m)`` for a message class that has no version of its own."""
+    writer = _EncoderWriter(version, is_flexible=is_flexible)
+    writer.struct(schema_of(message_class), "m")
+    writer.flush()
+    body = ["out = []", *writer.lines, "return join(out)"]
+    return "def encode(m):\n" + "".join(f"    {line}\n" for line in body), writer.names
+
+
 class _EncoderWriter:
     """Collects lines; ``pending`` are fixed-size values not yet written out as one Struct."""
 
@@ -57,6 +77,7 @@ class _EncoderWriter:
         self.lines: list[str] = []
         self.indent = ""
         self.is_in_turns = False
+        self.layout_of: LayoutOf | None = None
         self.end_of_turn = "done.append(join(out))"
         self.pending: list[tuple[str, str]] = []
         self.add = "out.append"
@@ -91,7 +112,7 @@ class _EncoderWriter:
         elif kind.struct is not None:
             self.nested(schema_of(kind.struct), source, is_nullable)
         elif kind.element is not None:
-            self.array(kind.element, source, is_nullable)
+            self.array(kind, source, is_nullable)
         else:
             self.sized(kind, source, is_nullable)
 
@@ -122,11 +143,20 @@ class _EncoderWriter:
         self.length(length, "h" if is_text else "i")
         self.line(f"{self.add}({data})")
 
-    def array(self, element: Any, source: str, is_nullable: bool) -> None:
-        """A count, then each element; numbers all in one Struct."""
-        items = self.fresh("a")
+    def array(self, kind: Kind[Any], source: str, is_nullable: bool) -> None:
+        """A count, then each element; numbers all in one Struct, and rows as they are."""
+        element, items = kind.element, self.fresh("a")
         self.length(self.measure(items, source, "", "()", is_nullable), "i")
-        self.elements(element, items)
+        if not (kind.is_in_rows and self.layout_of is not None):
+            self.elements(element, items)
+            return
+        rows, layout = self.fresh("r"), f"layout_{element.__name__}"
+        self.names["Rows"] = Rows
+        self.names[layout] = self.layout_of(element, self.version, self.is_flexible)
+        self.line(f"{rows} = {items}.data_in({layout}) if type({items}) is Rows else None")
+        self.line(f"if {rows} is not None: {self.add}({rows})")
+        self.line("else:")
+        self.block(lambda: self.elements(element, items))
 
     def measure(self, data: str, source: str, encode: str, empty: str, is_nullable: bool) -> str:
         """Put the value into ``data``; names the variable with the number to write as length."""

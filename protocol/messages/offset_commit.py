@@ -27,7 +27,7 @@ class Topic:
     """The offsets of one topic."""
 
     name: str = wire(STRING)
-    partitions: Sequence[Partition] = wire(array(Partition))
+    partitions: Sequence[Partition] = wire(array(Partition, is_in_rows=True))
 
 
 @message(key=8, versions=(0, 9), advertised=9, flexible=8)
@@ -57,7 +57,7 @@ class TopicResult:
     """The outcomes for one topic."""
 
     name: str = wire(STRING)
-    partitions: Sequence[PartitionResult] = wire(array(PartitionResult))
+    partitions: Sequence[PartitionResult] = wire(array(PartitionResult, is_in_rows=True))
 
 
 @message(key=8, versions=(0, 9), flexible=8)

@@ -57,7 +57,7 @@ class TopicResult:
     """The offsets of one topic."""
 
     name: str = wire(STRING)
-    partitions: Sequence[PartitionResult] = wire(array(PartitionResult))
+    partitions: Sequence[PartitionResult] = wire(array(PartitionResult, is_in_rows=True))
 
 
 @message()

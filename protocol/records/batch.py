@@ -21,7 +21,14 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.compression.codecs import READ_BYTES_MAX, decompress
 
 from . import message_set
-from .builder import build_batch, build_batch_of, build_single, encode_record, reseal
+from .builder import (
+    build_batch,
+    build_batch_in_rows,
+    build_batch_of,
+    build_single,
+    encode_record,
+    reseal,
+)
 from .corrupt_records import CorruptRecords
 from .header import (
     ATTRIBUTES_AT,
@@ -53,6 +60,7 @@ __all__ = [
     "base_offset",
     "base_sequence",
     "build_batch",
+    "build_batch_in_rows",
     "build_batch_of",
     "build_single",
     "codec",

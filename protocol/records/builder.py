@@ -28,6 +28,7 @@ from .header import (
     TRANSACTIONAL,
 )
 from .record import HeaderPair, Record
+from .record_rows import RecordRows
 from .varints import SMALL, SMALL_COUNT, encode_varint
 
 _FRONT: Final = Struct(">qiibI")
@@ -54,8 +55,47 @@ def build_batch(
     None is Kafka's null. The caller owns the result; ``assign`` gives it its place in a log.
     """
     assert pairs, "only compaction leaves empty batches"
+    attributes = 0
+    if is_transactional:
+        attributes = TRANSACTIONAL
+    if is_control:
+        attributes |= CONTROL
+    count = len(pairs)
+    return seal(
+        b"".join(_encoded_pairs(pairs, 0)),
+        codec,
+        attributes,
+        count - 1,
+        timestamp_ms,
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+
+
+def build_batch_in_rows(
+    sections: Sequence[Sequence[Pair] | RecordRows], *, timestamp_ms: int, codec: int = 0
+) -> bytearray:
+    """What :func:`build_batch` makes of the same records, where some of them are in rows."""
+    parts: list[bytes | bytearray] = []
+    count = 0
+    for section in sections:
+        if isinstance(section, RecordRows):
+            parts += section.encoded(count)
+            count += section.count
+        else:
+            parts += _encoded_pairs(section, count)
+            count += len(section)
+    assert count, "only compaction leaves empty batches"
+    body = b"".join(parts)
+    return seal(body, codec, 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+
+
+def _encoded_pairs(pairs: Sequence[Pair], index: int) -> list[bytes]:
+    """The records in pieces, the first of them at offset delta ``index``."""
     parts: list[bytes] = []
-    index = 0
     for key, value in pairs:
         if key is None:
             key_size, key = _NULL, b""
@@ -72,23 +112,7 @@ def build_batch(
         size = len(body)
         parts += (SMALL[size] if size < SMALL_COUNT else encode_varint(size), body)
         index += 1
-    attributes = 0
-    if is_transactional:
-        attributes = TRANSACTIONAL
-    if is_control:
-        attributes |= CONTROL
-    return seal(
-        b"".join(parts),
-        codec,
-        attributes,
-        index - 1,
-        timestamp_ms,
-        timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        index,
-    )
+    return parts
 
 
 def build_single(key: bytes, value: bytes | None, timestamp_ms: int) -> bytearray:

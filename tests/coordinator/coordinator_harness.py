@@ -13,7 +13,7 @@ from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller, OnVerified
 from barnabas.protocol import consumer_protocol
 from barnabas.protocol.audit_topic import AuditRecord, parse_audit_value
-from barnabas.protocol.codec.compiler import decode, encode
+from barnabas.protocol.codec.compiler import decode, encode, request_decoder
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import (
@@ -266,10 +266,14 @@ class CoordinatorHarness:
         if trail._accepted > trail.written and not (self.audit.is_away or self.audit.takes_s):
             self.turn(100)
 
+    def arrived(self, message_class: type, version: int, data: bytes) -> Any:
+        """What the node makes of a request's bytes."""
+        return request_decoder(message_class, version)(data, 0)
+
     def hand_in(self, api: str, request: Any, version: int, *, caller: Any = CALLER) -> Asked:
         """The same within the present turn of the loop."""
         asked = Asked(version)
-        arrived = decode(type(request), version, encode(request, version))
+        arrived = self.arrived(type(request), version, encode(request, version))
         if isinstance(caller, Caller):
             caller = self._connections.setdefault(caller, replace(caller))
         getattr(self.coordinator, api)(arrived, version, caller, asked.reply)

@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.broker.metrics.error_codes import LOOKED_AT, bounded_error_finder, error_finder
 from barnabas.protocol import api
+from barnabas.protocol.codec.compiler import layout_in
 from barnabas.protocol.messages import heartbeat, offset_commit, offset_fetch
 
 VERSION: Final = 4
@@ -56,3 +57,16 @@ def test_there_is_a_finder_for_every_api() -> None:
             for version in range(spec.versions[0], spec.versions[1] + 1):
                 error_finder(spec.response, version)(spec.response(), print)
                 bounded_error_finder(spec.response, version)(spec.response(), print)
+
+
+@pytest.mark.parametrize("code", [0, 16])
+def test_codes_of_rows_are_found_without_making_an_object_where_there_is_none(code: int) -> None:
+    response, result = offset_commit.OffsetCommitResponse, offset_commit.PartitionResult
+    layout = layout_in(response, result, 8)
+    results = layout.alike(result(error_code=code), 20, {})
+    codes: list[int] = []
+    answer = response(topics=[offset_commit.TopicResult(name="t", partitions=results)])
+    error_finder(response, 8)(answer, codes.append)
+    bounded_error_finder(response, 8)(answer, codes.append)
+    assert codes == [code] * 40 if code else not codes
+    assert (results.data_in(layout) is None) == bool(code)
