@@ -13,11 +13,12 @@ from itertools import repeat
 from struct import pack, unpack
 from typing import Final
 
-from barnabas.protocol.codec.rows import Column, RowLayout, Rows
+from barnabas.protocol.codec.rows import RowLayout, Rows
 from barnabas.protocol.codec.wire import factory
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import offset_fetch
 from barnabas.protocol.messages.offset_commit import Partition, PartitionResult
+from barnabas.protocol.strided import Column
 
 from .offsets import IN_FLIGHT, Commit, TopicPartition, topic_partition
 

@@ -23,6 +23,8 @@ from struct import calcsize
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
+from barnabas.protocol.strided import Column, fill
+
 from .wire import Field, Kind, schema_of
 
 T = TypeVar("T")
@@ -33,35 +35,6 @@ TEXT_BYTES_MAX: Final = 64
 """Longer texts are rarely of one length, and each of their bytes is a column."""
 _COMPACT_MAX: Final = 127
 """The largest length that a compact string says in one byte."""
-
-
-class Column(NamedTuple):
-    """A field of many rows: that of row ``n`` is ``width`` bytes at ``start + n * step``."""
-
-    source: bytes
-    start: int
-    step: int
-    width: int
-
-    def packed(self) -> bytes:
-        """The fields of all rows, one behind the other; nothing else may follow the last row."""
-        source, start, step, width = self
-        out = bytearray(len(source) // step * width)
-        for place in range(width):
-            out[place::width] = source[start + place :: step]
-        return bytes(out)
-
-
-def fill(rows: bytearray, start: int, step: int, column: Column, first: int = 0) -> None:
-    """Put a column into rows of ``step`` bytes, ``start`` bytes behind the begin of each.
-
-    Row ``first`` of the column goes to the first of ``rows``, and as many as there are of them.
-    """
-    source, begin, stride, width = column
-    begin += first * stride
-    end = begin + len(rows) // step * stride
-    for place in range(width):
-        rows[start + place :: step] = source[begin + place : end + place : stride]
 
 
 class RowShape(NamedTuple):

@@ -2,7 +2,7 @@
 
 Records of such a kind differ in their offset deltas and in some bytes of key and value. One of
 them is written out and repeated; then each byte that differs is put into all of them at once.
-Source: docs/spec/log.md §1.5, drawn in record.py; protocol/codec/rows.py for the columns.
+Source: docs/spec/log.md §1.5, drawn in record.py; protocol/strided.py for the columns.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from barnabas.protocol.codec.rows import Column, fill
+from barnabas.protocol.strided import Column, fill
 
 from .varints import SMALL, SMALL_COUNT, encode_varint
 

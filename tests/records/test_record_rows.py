@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from barnabas.protocol.codec.rows import Column
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.record_rows import RecordRows
+from barnabas.protocol.strided import Column
 
 
 @settings(max_examples=60, deadline=None)

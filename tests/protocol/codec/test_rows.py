@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.codec.compiler import decode, encode, layout_in, request_decoder
-from barnabas.protocol.codec.rows import ROWS_MIN, TEXT_BYTES_MAX, Column, Rows, fill
+from barnabas.protocol.codec.rows import ROWS_MIN, TEXT_BYTES_MAX, Rows
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.messages import offset_commit, offset_fetch
+from barnabas.protocol.strided import Column, fill
 
 VERSIONS = range(10)
 REQUEST = offset_commit.OffsetCommitRequest
