@@ -11,7 +11,15 @@ from typing import Final, NamedTuple
 
 from barnabas.console.command_line.cluster_options import add_cluster_options
 from barnabas.console.command_line.command_parser import add_command
-from barnabas.console.groups import delete, describe, export_import_clone, history, reset, undo
+from barnabas.console.groups import (
+    barrier,
+    delete,
+    describe,
+    export_import_clone,
+    history,
+    reset,
+    undo,
+)
 from barnabas.console.groups.apply_plan import Planner, add_change_options, carry_out
 from barnabas.console.groups.plan_output import show
 from barnabas.console.groups.scope import names_given
@@ -45,6 +53,12 @@ _COMMANDS: Final = {
         "show lag in records and seconds, and what it means",
         describe.add_lag_arguments,
         describe.show_lag,
+    ),
+    "barrier": _Command(
+        "say when a group has read all that is there now",
+        barrier.add_arguments,
+        barrier.run,
+        check=barrier.check,
     ),
     "reset": _Command(
         "say where groups are to go on",

@@ -17,8 +17,9 @@ from confluent_kafka import Producer
 
 from barnabas.console.development.cluster import Cluster
 from tests.harness.command import Command
-from tests.harness.deployments import KafkaCluster, is_apache_kafka
+from tests.harness.deployments import KafkaCluster, await_leaders_at, is_apache_kafka
 from tests.harness.kafka_python_client import KafkaPython
+from tests.harness.raw_connection import addresses_of
 from tests.harness.steady_settings import STEADY
 from tests.harness.traffic import Activity, IdempotentProducer
 from tests.harness.waiting import eventually
@@ -69,9 +70,10 @@ def shell(
 
 
 @pytest.fixture
-def orders(shell: Command, topic: str) -> str:
+def orders(shell: Command, nodes: Nodes, topic: str) -> str:
     """Six partitions with a copy on each node, and a group that has committed."""
     shell("topics", "create", topic, "--partitions", "6", "--replication-factor", "3")
+    await_leaders_at(addresses_of(nodes.bootstrap), topic, 6)
     eventually(lambda: not shell.json("partitions", "list", topic, "--under-replicated"))
     shell("produce", topic, "one", "two")
     shell("consume", topic, "--group", f"{topic}-readers", "--count", "2")
@@ -176,9 +178,12 @@ def test_a_drained_node_says_that_there_is_nothing_left_to_do(
     assert next(one for one in shell.json("nodes", "list", "3"))["leads"] > 0
 
 
-def test_a_single_copy_is_refused_and_moved_with_its_replicas(shell: Command, orders: str) -> None:
+def test_a_single_copy_is_refused_and_moved_with_its_replicas(
+    shell: Command, nodes: Nodes, orders: str
+) -> None:
     alone = f"{orders}-alone"
     shell("topics", "create", alone, "--partitions", "1", "--replication-factor", "1")
+    await_leaders_at(addresses_of(nodes.bootstrap), alone, 1)
     shell("partitions", "move", alone, "--replicas", "1", "--execute")
     shell("produce", alone, "three")
     shell("nodes", "drain", "1", "--execute", code=1)
@@ -197,11 +202,13 @@ def test_a_single_copy_is_refused_and_moved_with_its_replicas(shell: Command, or
     shell("topics", "delete", alone)
 
 
-def test_a_node_without_copies_is_given_its_share(shell: Command, orders: str) -> None:
+def test_a_node_without_copies_is_given_its_share(
+    shell: Command, nodes: Nodes, orders: str
+) -> None:
     for number in range(3):
         name = f"{orders}-{number}"
         shell("topics", "create", name, "--partitions", "6", "--replication-factor", "1")
-        eventually(lambda name=name: not shell.json("partitions", "list", name, "--without-leader"))  # type: ignore[misc]
+        await_leaders_at(addresses_of(nodes.bootstrap), name, 6)
         shell("partitions", "move", name, "--replicas", "1", "--execute")
     dry = shell.json("nodes", "fill", "3", "--replicas")
     assert dry["partitions"] != []
