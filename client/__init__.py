@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from .consumer.consumer import Consumer
     from .consumer.consumer_batch import Batch
     from .consumer.consumer_config import ConsumerConfig
-    from .consumer.consumer_rebalance import RebalanceListener
     from .consumer.fetch_config import FetchConfig
     from .consumer.fetcher import Fetcher
     from .consumer.group_offsets import GroupOffsets
+    from .consumer.rebalance_listener import RebalanceListener
     from .consumer.simple_consumer import EARLIEST_TIME, LATEST_TIME, Fetch, SimpleConsumer
     from .errors import (
         AbortableTransactionError,
@@ -89,8 +89,8 @@ _MODULES = {
     ),
     "consumer.fetch_config": ("FetchConfig",),
     "consumer.fetcher": ("Fetcher",),
-    "consumer.consumer_rebalance": ("RebalanceListener",),
     "consumer.group_offsets": ("GroupOffsets",),
+    "consumer.rebalance_listener": ("RebalanceListener",),
     "group_metadata": ("CommittedOffset", "GroupMetadata"),
     "classic.consumer_connector": ("ConsumerConnector",),
     "producer.partitioner": ("HashPartitioner", "Murmur2Partitioner", "Partitioner"),

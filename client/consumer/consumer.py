@@ -21,12 +21,14 @@ from barnabas.client.topology import TopicPartition
 from .consumed_records import Chunk, ConsumedRecord
 from .consumer_batch import Batch
 from .consumer_config import ConsumerConfig, parse_consumer
-from .consumer_rebalance import GroupConsumer, PartitionSet, RebalanceListener
+from .consumer_rebalance import GroupConsumer
 from .dataframes import arrow_table, pandas_frame
 from .fetch_config import FetchConfig
 from .fetcher import Fetcher
+from .group_membership import GroupMembership
 from .list_offsets import EARLIEST, LATEST, offsets_for
 from .offset_commits import OffsetCommitter, Offsets
+from .rebalance_listener import PartitionSet, RebalanceListener
 from .subscription_state import SubscriptionState
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ class Consumer:
         self._subscription = SubscriptionState(self._fetcher.past_markers)
         self._topic_partitions: set[TopicPartition] = set()
         self._tasks = BackgroundTasks(lambda error: None)
-        self._member: GroupConsumer | None = None
+        self._member: GroupMembership | None = None
         self._committer: OffsetCommitter | None = None
         self._is_started = self._is_closed = False
 
@@ -133,7 +135,7 @@ class Consumer:
         ]
         if self._member is not None and unknown:
             # Stable ones, as a member of the group asks for them: see GroupConsumer.
-            committed = await self._member.offsets.fetch(unknown, require_stable=True)
+            committed = await self._member.fetch_offsets(unknown, require_stable=True)
             positions |= {
                 topic_partition: offset.offset for topic_partition, offset in committed.items()
             }
@@ -205,7 +207,7 @@ class Consumer:
         other offsets.
         """
         assert self._member is not None, "only a consumer with a group has committed"
-        return await self._member.offsets.fetch(
+        return await self._member.fetch_offsets(
             topic_partitions, require_stable=self._fetcher.config.read_committed
         )
 
@@ -217,7 +219,7 @@ class Consumer:
         """
         assert self._member is not None, "only a consumer with a group has committed"
         chosen = list(self._open)
-        committed = await self._member.offsets.fetch(chosen, require_stable=True)
+        committed = await self._member.fetch_offsets(chosen, require_stable=True)
         for topic_partition in chosen:
             if topic_partition in self._open:  # or it went to another member meanwhile
                 offset = committed.get(topic_partition)
@@ -406,8 +408,8 @@ class Consumer:
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
         while True:
-            if self._member is not None and self._member.failure is not None:
-                raise self._member.failure
+            if self._member is not None:
+                self._member.raise_failure()
             chunk = self._fetcher.take_ready(self._open)
             left_s = None if deadline is None else deadline - loop.time()
             if chunk is not None or not await self._fetcher.wait_for_chunk(left_s):

@@ -1,4 +1,4 @@
-"""The consumer's side of a rebalance: join, revoke, assign; heartbeats; subscribed topics.
+"""The consumer's side of a rebalance in a classic group: join, revoke, assign; heartbeats.
 
 One task rebalances, one gives signs of life, one watches for new topics. A rebalance waits for
 the application to ask for its next batch: what it has in hand can then be committed, as between
@@ -9,10 +9,6 @@ two polls in Java.
                                                                   └─ what was taken from us: next
                          poll, close, commit, revoke; afterwards join again, for its new owner
 
-Two rules keep a rebalance from repeating records: nothing of a partition is handed out once its
-offset is being committed for the next owner, nor before its committed offset was read and the
-listener told. ``open`` has what is between.
-
 Source: docs/spec/coordinator.md §1.9 and §5; KIP-429 (cooperative), KIP-62.
 """
 
@@ -21,10 +17,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final
 
-from barnabas.client.background import BackgroundTasks
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError
 from barnabas.client.retry import may_succeed_later
@@ -42,40 +37,18 @@ from .assignors import (
 from .consumer_config import ConsumerConfig
 from .fetcher import Fetcher
 from .group_member import GroupMember, MustRejoin, members_of
-from .group_offsets import GroupOffsets
+from .group_membership import GroupMembership, MemberIdentity
+from .rebalance_listener import PartitionSet, RebalanceListener
 
 log = logging.getLogger(__name__)
 
-PartitionSet = frozenset[TopicPartition]
 _UNKNOWN_TOPIC_S: Final = 1.0
 """A topic that is not there yet is looked for so often, others every ``metadata.max.age.ms``."""
 _NO_GENERATION: Final = -1
 
 
-class RebalanceListener:
-    """Told when partitions come and go; inherit and override what is wanted.
-
-    Awaited by the rebalance, which goes on when it returns: to take longer than
-    ``max.poll.interval.ms`` may cost the place in the group. An exception ends the consumer, unless
-    it is a KafkaError that may pass: then the rebalance is tried again.
-    """
-
-    async def on_revoked(self, topic_partitions: PartitionSet) -> None:
-        """These are about to be given up; their offsets can still be committed."""
-
-    async def on_assigned(self, topic_partitions: PartitionSet) -> None:
-        """These came; seek here to begin elsewhere than at the committed offset."""
-
-    async def on_lost(self, topic_partitions: PartitionSet) -> None:
-        """These are somebody else's already: the group went on without us."""
-
-
-class GroupConsumer:
-    """Keeps a fetcher reading what the group gives us.
-
-    ``before_revoke`` commits and forgets what the application is done with; ``forget`` only
-    forgets, for partitions that are lost. Both are awaited or called before the listener is told.
-    """
+class GroupConsumer(GroupMembership):
+    """A member of a classic group, whose leader assigns the partitions."""
 
     def __init__(
         self,
@@ -88,40 +61,25 @@ class GroupConsumer:
         before_revoke: Callable[[PartitionSet], Awaitable[None]],
         forget: Callable[[PartitionSet], None],
     ) -> None:
+        super().__init__(
+            cluster,
+            group,
+            config,
+            fetcher,
+            listener=listener,
+            before_revoke=before_revoke,
+            forget=forget,
+        )
         self.member = GroupMember(cluster, group, config)
-        self.offsets = GroupOffsets(cluster, group)
-        self.open: set[TopicPartition] = set()
-        """What may be handed out now."""
-        self.failure: BaseException | None = None
-        """Why the group will never give us anything again."""
-        self.holds_nothing = asyncio.Event()
-        """Set while the application holds nothing that was handed out."""
-        self.handed_out_at = 0.0
-        """Since when it holds something, in seconds of the loop's clock."""
-        self.is_waiting = False
-        """A rebalance waits for the application's next poll."""
-        self.is_settled = asyncio.Event()
-        """Set while no rebalance is wanted or under way."""
-        self._cluster = cluster
-        self._config = config
-        self._fetcher = fetcher
-        self._listener = listener
-        self._before_revoke = before_revoke
-        self._forget = forget
         self._topics: frozenset[str] = frozenset()
         """What is subscribed to; with a pattern, the topics that matched it last."""
         self._pattern: re.Pattern[str] | None = None
-        self._assignment: PartitionSet = frozenset()
-        """What the group says is ours, read or not yet; ``open`` is never more than this."""
         self._counts_used: dict[str, int] = {}
         """Partitions of each topic when we last assigned; empty if we never led the group."""
         self._is_joining = False
         """From JoinGroup to the end of SyncGroup: both count as signs of life."""
         self._is_wanted = asyncio.Event()
         """Somebody asked for a rebalance that has not begun."""
-        self._tasks = BackgroundTasks(self._fail)
-        self._loop = asyncio.get_running_loop()
-        self.holds_nothing.set()
 
     @property
     def is_subscribed(self) -> bool:
@@ -129,9 +87,14 @@ class GroupConsumer:
         return bool(self._topics) or self._pattern is not None
 
     @property
-    def assignment(self) -> PartitionSet:
-        """What the group gave us last."""
-        return self._assignment
+    def identity(self) -> MemberIdentity:
+        """For commits; that of a moment, so that a later generation does not commit for it."""
+        return self.member.identity
+
+    @property
+    def joined_as(self) -> MemberIdentity:
+        """Who we were in the last generation that had us, for messages."""
+        return self.member.joined_as
 
     def subscribe(self, topics: Iterable[str], pattern: str | None) -> None:
         """Read these topics, or every topic whose whole name matches ``pattern``, from now on.
@@ -152,39 +115,21 @@ class GroupConsumer:
         self.is_settled.clear()
         self._is_wanted.set()
 
-    def note_handed_out(self) -> None:
-        """The application was given something."""
-        if self.holds_nothing.is_set():
-            self.holds_nothing.clear()
-            self.handed_out_at = self._loop.time()
+    async def after_refused_commit(
+        self, offsets: Collection[TopicPartition], identity: MemberIdentity, error: KafkaError
+    ) -> MemberIdentity | None:
+        """Who is to commit again after a rebalance; None where it was not that, or too late."""
+        if identity == self.identity and error.code is not ErrorCode.FENCED_INSTANCE_ID:
+            self.member.reset_for(error.code)
+            self.rejoin()
+        if error.code is ErrorCode.REBALANCE_IN_PROGRESS and self.holds_nothing.is_set():
+            await self.is_settled.wait()
+            if self.open.issuperset(offsets):
+                return self.identity
+        return None
 
-    def held_for_s(self) -> float:
-        """How long ago the application was given what it holds; 0 when it holds nothing.
-
-        So one that has taken nothing is never put out of the group for not asking: a rebalance
-        need not wait for it.
-        """
-        return 0.0 if self.holds_nothing.is_set() else self._loop.time() - self.handed_out_at
-
-    async def close(self) -> None:
-        """Give up what we have, committed by the caller, and leave.
-
-        The tasks end first, since a rebalance under way would take partitions over again. Leaving
-        has the others get them at once, instead of after ``session.timeout.ms``.
-        """
-        await self._tasks.close()
-        if self._assignment:
-            await self._listener.on_revoked(self._assignment)
-        self.open.clear()
-        self._fetcher.remove(self._assignment)
-        self._assignment = frozenset()
+    async def _leave(self) -> None:
         await self.member.leave()
-
-    def _fail(self, error: BaseException) -> None:
-        self.failure = error
-        # Both for those who wait: commits for the end of a rebalance, the application for records.
-        self.is_settled.set()
-        self._fetcher.wake()
 
     # Rebalancing.
 
@@ -207,18 +152,6 @@ class GroupConsumer:
                 self.rejoin()
             if not self._is_wanted.is_set():
                 self.is_settled.set()
-
-    async def _await_next_poll(self) -> None:
-        """Return when the application asks for more; nothing is handed out before we await.
-
-        The consumer sees ``is_waiting`` and lets the loop turn once before it looks for records
-        (``Consumer._let_rebalance_run``): by then we have closed what has to be closed.
-        """
-        self.is_waiting = True
-        try:
-            await self.holds_nothing.wait()
-        finally:
-            self.is_waiting = False
 
     async def _rebalance(self) -> None:
         # Cleared first: whoever asks for another rebalance while this one runs gets another.
@@ -288,44 +221,13 @@ class GroupConsumer:
         # What is new counts as ours only with its position: where the offsets cannot be read now,
         # the next generation must find it new again, or nobody would ever open it.
         self._assignment = assigned - added
-        # Stable offsets only: those of a transaction that is still open may yet be replaced, and
-        # whoever began before them would read records twice (KIP-447).
         if added:
-            committed = await self.offsets.fetch(added, require_stable=True)
-            self._fetcher.add(
-                {
-                    topic_partition: committed[topic_partition].offset
-                    if topic_partition in committed
-                    else None
-                    for topic_partition in added
-                }
-            )
+            await self._find_positions(added)
         self._assignment = assigned
         # Opened after the listener: it may seek, and nothing may be handed out from before that.
         await self._listener.on_assigned(added)
         self.open |= added
         self._fetcher.wake()
-
-    async def _revoke(self, topic_partitions: PartitionSet) -> None:
-        # Closed before the commit: what is handed out during it would be read again by the next
-        # owner, who begins at the offset that we commit here.
-        self.open -= topic_partitions
-        if topic_partitions:
-            await self._before_revoke(topic_partitions)
-            await self._listener.on_revoked(topic_partitions)
-        self._fetcher.remove(topic_partitions)
-        self._assignment -= topic_partitions
-
-    async def _lose_assignment(self) -> None:
-        """Drop everything without a commit: it would be refused, and others read on already."""
-        lost = self._assignment
-        self.open.clear()
-        self._fetcher.remove(lost)
-        self._forget(lost)
-        self._assignment = frozenset()
-        if lost:
-            log.warning("lost partitions group=%s count=%d", self.member.group, len(lost))
-            await self._listener.on_lost(lost)
 
     # Heartbeats, and what else goes on.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError, RequestTimedOut, known_code
@@ -20,6 +20,7 @@ from barnabas.protocol.messages.leave_group import LeaveGroupRequest, Member
 from barnabas.protocol.messages.sync_group import Assignment, SyncGroupRequest
 
 from .consumer_config import ConsumerConfig
+from .group_membership import MemberIdentity
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +45,6 @@ class MustRejoin(Exception):  # noqa: N818 - no failure: what the group asks for
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name)
         self.code = code
-
-
-class MemberIdentity(NamedTuple):
-    """Who commits, at one moment."""
-
-    member_id: str
-    generation: int
-    instance_id: str | None
 
 
 class GroupMember:

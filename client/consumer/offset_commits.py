@@ -17,8 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.settings import ConfigError
 
 from .consumer_config import ConsumerConfig
-from .consumer_rebalance import GroupConsumer
-from .group_member import MemberIdentity
+from .group_membership import GroupMembership, MemberIdentity
 from .subscription_state import SubscriptionState
 
 log = logging.getLogger(__name__)
@@ -40,7 +39,7 @@ class OffsetCommitter:
     """Stores offsets for one member, and says what is wrong when the group moved on."""
 
     def __init__(
-        self, config: ConsumerConfig, member: GroupConsumer, subscription: SubscriptionState
+        self, config: ConsumerConfig, member: GroupMembership, subscription: SubscriptionState
     ) -> None:
         self._config = config
         self._member = member
@@ -72,7 +71,7 @@ class OffsetCommitter:
         """Store the offsets of a batch, unless its partitions are somebody else's by now."""
         if self._member.is_subscribed and not offsets.keys() <= self._member.assignment:
             gone = KafkaError(ErrorCode.ILLEGAL_GENERATION)
-            raise self._failed(gone, self._member.member.joined_as)
+            raise self._failed(gone, self._member.joined_as)
         await self.commit(offsets)
 
     async def try_commit(self, offsets: Offsets) -> None:
@@ -96,7 +95,7 @@ class OffsetCommitter:
         revoked = self._subscription.revoked_unstored
         if revoked:
             gone = KafkaError(ErrorCode.ILLEGAL_GENERATION)
-            raise self._failed(gone, self._member.member.joined_as)
+            raise self._failed(gone, self._member.joined_as)
         identity = await self._identity()
         if identity is None:
             return GroupMetadata(self._group), self._subscription.handed_out()
@@ -113,7 +112,7 @@ class OffsetCommitter:
 
     @property
     def _group(self) -> str:
-        return self._member.member.group
+        return self._member.group
 
     async def _identity(self) -> MemberIdentity | None:
         """Who commits; None for a consumer that chose its partitions itself.
@@ -123,13 +122,13 @@ class OffsetCommitter:
         """
         if not self._member.is_subscribed:
             return None
-        identity = self._member.member.identity
+        identity = self._member.identity
         if identity.generation < 0 and self._member.holds_nothing.is_set():
             await self._member.is_settled.wait()
-            identity = self._member.member.identity
+            identity = self._member.identity
         if identity.generation < 0:
             gone = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-            raise self._failed(gone, self._member.member.joined_as)
+            raise self._failed(gone, self._member.joined_as)
         return identity
 
     async def _commit_again(
@@ -140,18 +139,10 @@ class OffsetCommitter:
     ) -> None:
         if identity is None:
             raise error
-        is_current = identity == self._member.member.identity
-        if is_current and error.code is not ErrorCode.FENCED_INSTANCE_ID:
-            self._member.member.reset_for(error.code)
-            self._member.rejoin()
-        may_wait = (
-            error.code is ErrorCode.REBALANCE_IN_PROGRESS and self._member.holds_nothing.is_set()
-        )
-        if may_wait:
-            await self._member.is_settled.wait()
-            if due.keys() <= self._member.open:
-                await self._member.offsets.commit(due, self._member.member.identity)
-                return
+        again = await self._member.after_refused_commit(due.keys(), identity, error)
+        if again is not None:
+            await self._member.offsets.commit(due, again)
+            return
         raise self._failed(error, identity) from error
 
     def _failed(self, error: KafkaError, identity: MemberIdentity) -> CommitFailed:

@@ -25,7 +25,7 @@ from confluent_kafka import Producer as LibrdkafkaProducer
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
 
 from barnabas.client import Cluster, Consumer, GroupOffsets, KafkaError, Producer, TopicPartition
-from barnabas.client.consumer.consumer_rebalance import RebalanceListener
+from barnabas.client.consumer.rebalance_listener import RebalanceListener
 from barnabas.client.errors import AbortableTransactionError, RequestTimedOut
 from tests.transactions.history import Outcome, Row
 

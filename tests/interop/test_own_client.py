@@ -26,7 +26,7 @@ from barnabas.client import (
     SyncProducer,
     TopicPartition,
 )
-from barnabas.client.consumer.consumer_rebalance import PartitionSet
+from barnabas.client.consumer.rebalance_listener import PartitionSet
 from barnabas.client.consumer.list_offsets import EARLIEST, LATEST, offsets_for
 from barnabas.protocol.errors import ErrorCode
 from tests.harness.deployments import KafkaCluster
