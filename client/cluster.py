@@ -139,14 +139,20 @@ class Cluster:
 
         return await self._retried(self._controller_connection, forget, message, codes)
 
-    async def to_coordinator(self, group: str, message: Any, codes: Codes) -> Any:
-        """Ask the coordinator of ``group``, wherever it moves, while it loads included."""
+    async def to_coordinator(
+        self, group: str, message: Any, codes: Codes, *, version_max: int | None = None
+    ) -> Any:
+        """Ask the coordinator of ``group``, wherever it moves, while it loads included.
+
+        ``version_max`` is for who fills in what later versions than our usual ones have.
+        """
 
         return await self._retried(
             lambda: self.coordinator_connection(group),
             lambda: self.forget_coordinator(group),
             message,
             codes,
+            version_max=version_max,
         )
 
     async def to_transaction_coordinator(
@@ -286,6 +292,8 @@ class Cluster:
         forget: Callable[[], None],
         message: Any,
         codes: Codes,
+        *,
+        version_max: int | None = None,
     ) -> Any:
         """One call with its retries: the answer, as soon as none of its codes asks for another.
 
@@ -296,7 +304,7 @@ class Cluster:
         attempts = Attempts(self.config, self.random, clock())
         while True:
             try:
-                answer = await self._sent(await route(), message)
+                answer = await self._sent(await route(), message, version_max=version_max)
                 step, why = remedy(known_code(code) for code in codes(answer))
                 if step is Remedy.GIVE_UP:
                     return answer
@@ -328,9 +336,14 @@ class Cluster:
         return self._closed_at_once >= _CLOSED_MAX
 
     async def _sent(
-        self, connection: Connection, message: Any, timeout_ms: int | None = None
+        self,
+        connection: Connection,
+        message: Any,
+        timeout_ms: int | None = None,
+        *,
+        version_max: int | None = None,
     ) -> Any:
-        version = version_for(connection, type(message))
+        version = version_for(connection, type(message), version_max)
         bound_ms = timeout_ms or self.config.request_timeout_ms
         answer = await connection.request(message, version, bound_ms)
         if isinstance(answer, MetadataResponse):
@@ -438,9 +451,12 @@ def parse_addresses(bootstrap: str | Sequence[str]) -> list[tuple[str, int]]:
     return addresses
 
 
-def version_for(connection: Connection, message_class: type) -> int:
-    """The version of a request that we speak on this connection; raises UnsupportedVersion."""
-    return connection.version_of(message_class, _VERSION_MAX.get(message_class))
+def version_for(connection: Connection, message_class: type, most: int | None = None) -> int:
+    """The version of a request that we speak on this connection; raises UnsupportedVersion.
+
+    Not above ``most``; None for the highest whose shape is the usual one.
+    """
+    return connection.version_of(message_class, most or _VERSION_MAX.get(message_class))
 
 
 def _no_codes(answer: Any) -> Iterable[int]:

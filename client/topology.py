@@ -6,12 +6,15 @@ Source: docs/spec/protocol.md §2 (Metadata); KIP-320 (an older leader epoch nev
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataResponse, Partition
 
 from .errors import known_code
+
+_NO_ID: Final = bytes(16)
+"""What a broker tells that knows no ids, or does not tell them now."""
 
 
 class TopicPartition(NamedTuple):
@@ -38,9 +41,12 @@ class Topology:
         self.leaders: dict[TopicPartition, int] = {}
         self.counts: dict[str, int] = {}
         """How many partitions a topic has, leaderless ones included."""
+        self.topic_names: dict[bytes, str] = {}
+        """The name of each topic by its id, where brokers tell ids."""
         self.topic_errors: dict[str, ErrorCode] = {}
         """Topics that were asked for and answered with an error."""
         self._epochs: dict[TopicPartition, int] = {}
+        self._ids: dict[str, bytes] = {}
 
     def learn(self, answer: MetadataResponse) -> None:
         """Take over an answer, except for leaders older than those we know."""
@@ -58,6 +64,7 @@ class Topology:
             else:
                 self.topic_errors.pop(topic.name, None)
                 self.counts[topic.name] = len(topic.partitions)
+                self._learn_id(topic.name, topic.topic_id)
                 self._learn_leaders(topic.name, topic.partitions)
 
     def leader_epoch(self, topic_partition: TopicPartition) -> int:
@@ -73,6 +80,17 @@ class Topology:
         """Drop who leads these: whatever is told next is believed, a topic made anew included."""
         for topic_partition in topic_partitions:
             self.leaders.pop(topic_partition, None)
+
+    def _learn_id(self, topic: str, topic_id: bytes) -> None:
+        known = self._ids.get(topic)
+        if topic_id in (_NO_ID, known):
+            return
+        # A topic that was deleted and made anew: whoever still holds the old id must not be led
+        # to the new topic's records.
+        if known is not None:
+            del self.topic_names[known]
+        self._ids[topic] = topic_id
+        self.topic_names[topic_id] = topic
 
     def _learn_leaders(self, topic: str, partitions: Iterable[Partition]) -> None:
         for partition in partitions:

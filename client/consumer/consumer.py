@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from barnabas.client.background import BackgroundTasks
 from barnabas.client.client_config import ClientConfig
@@ -20,9 +20,10 @@ from barnabas.client.topology import TopicPartition
 
 from .consumed_records import Chunk, ConsumedRecord
 from .consumer_batch import Batch
-from .consumer_config import ConsumerConfig, parse_consumer
+from .consumer_config import CLASSIC, CONSUMER, GROUP_PROTOCOL, ConsumerConfig, parse_consumer
 from .consumer_rebalance import GroupConsumer
 from .dataframes import arrow_table, pandas_frame
+from .epoch_consumer import EpochConsumer
 from .fetch_config import FetchConfig
 from .fetcher import Fetcher
 from .group_membership import GroupMembership
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
+_MEMBERSHIPS: Final[Mapping[str, type[GroupConsumer | EpochConsumer]]] = {
+    CLASSIC: GroupConsumer,
+    CONSUMER: EpochConsumer,
+}
 RECORDS_MAX = 10_000
 TIMEOUT_S = 0.5
 
@@ -43,8 +48,9 @@ class Consumer:
     """Reads topics; use it in ``async with``, or start and close it.
 
     With ``group`` the partitions are shared with its other members and offsets are committed;
-    without, all partitions of the topics are read. Iterate over it for records, over
-    :meth:`batches` for many at once. One task may ask at a time.
+    without, all partitions of the topics are read. ``group_protocol`` stands for the setting
+    ``group.protocol``: with ``consumer`` the coordinator assigns the partitions (KIP-848).
+    Iterate over it for records, over :meth:`batches` for many at once. One task may ask at a time.
     """
 
     def __init__(
@@ -53,14 +59,19 @@ class Consumer:
         *topics: str,
         pattern: str | None = None,
         group: str | None = None,
+        group_protocol: str | None = None,
         config: ConsumerConfig | Mapping[str, Any] | None = None,
         fetch: FetchConfig | None = None,
         client: ClientConfig | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
         if isinstance(config, Mapping):
+            if group_protocol is not None:
+                config = {**config, GROUP_PROTOCOL: group_protocol}
             config, parsed_fetch, parsed_client = parse_consumer(config)
             fetch, client = fetch or parsed_fetch, client or parsed_client
+        elif group_protocol is not None:
+            config = replace(config or ConsumerConfig(), group_protocol=group_protocol)
         self.config = config or ConsumerConfig()
         self.group = group
         self.cluster = Cluster(bootstrap, client)
@@ -86,7 +97,8 @@ class Consumer:
         self._fetcher.start()
         await self.cluster.nodes()
         if self.group is not None:
-            self._member = GroupConsumer(
+            membership = _MEMBERSHIPS[self.config.group_protocol]
+            self._member = membership(
                 self.cluster,
                 self.group,
                 self.config,
@@ -102,7 +114,11 @@ class Consumer:
             await self.subscribe(*self._topics, pattern=self._pattern)
 
     async def subscribe(self, *topics: str, pattern: str | None = None) -> None:
-        """Read these topics, or all whose whole name matches ``pattern``, in place of others."""
+        """Read these topics, or all whose whole name matches ``pattern``, in place of others.
+
+        In a classic group it is an expression of Python's, matched here; with
+        ``group.protocol=consumer`` one of RE2's, matched by the coordinator.
+        """
         if self._member is not None:
             self._member.subscribe(topics, pattern)
             return

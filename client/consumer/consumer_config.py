@@ -1,11 +1,11 @@
 """Settings of the group consumer, under Kafka's names.
 
-Source: Kafka's ConsumerConfig (3.9); docs/spec/coordinator.md §5.2 (timers).
+Source: Kafka's ConsumerConfig (3.9; 4.1 for group.protocol); docs/spec/coordinator.md §5.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,11 +15,27 @@ from barnabas.protocol.settings import ConfigError, declared, parse, setting, su
 from .assignors import ASSIGNORS
 from .fetch_config import RESETS, FetchConfig
 
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+"""The two protocols of groups."""
+GROUP_PROTOCOL: Final = "group.protocol"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
     """How a consumer takes part in its group; how it fetches is :class:`FetchConfig`."""
 
+    group_protocol: str = setting(
+        GROUP_PROTOCOL,
+        CLASSIC,
+        "classic: a member assigns; consumer: the coordinator does (KIP-848)",
+        choices=(CLASSIC, CONSUMER),
+    )
+    group_remote_assignor: str | None = setting(
+        "group.remote.assignor",
+        None,
+        "with group.protocol=consumer: the coordinator's assignor; unset: its first",
+    )
     group_instance_id: str | None = setting(
         "group.instance.id", None, "a static member: its partitions wait for it when it restarts"
     )
@@ -60,15 +76,54 @@ class ConsumerConfig:
     def __post_init__(self) -> None:
         """Raise ConfigError for values that make no sense, alone or together."""
         verify(self)
+        self._verify_protocol()
         if not self.assignors:
             raise ConfigError("partition.assignment.strategy: name at least one")
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError("heartbeat.interval.ms: must be less than session.timeout.ms")
 
+    def _verify_protocol(self) -> None:
+        if self.group_protocol == CLASSIC:
+            if self.group_remote_assignor is not None:
+                raise ConfigError("group.remote.assignor: needs group.protocol=consumer")
+            return
+        if self.group_remote_assignor == "":
+            raise ConfigError("group.remote.assignor: must be unset, or name an assignor")
+        if self.group_instance_id is not None and not self.group_instance_id.strip():
+            raise ConfigError("group.instance.id: must be unset, or not be blank")
+        settings = declared(ConsumerConfig)
+        refuse_classic(
+            name
+            for name in _CLASSIC_ONLY
+            if getattr(self, settings[name].field) != settings[name].default
+        )
+
     @property
     def is_cooperative(self) -> bool:
         """Whether partitions are kept while the group rebalances."""
         return all(ASSIGNORS[name].is_cooperative for name in self.assignors)
+
+
+_CLASSIC_ONLY: Final = {
+    "session.timeout.ms": "see the brokers' group.consumer.session.timeout.ms",
+    "heartbeat.interval.ms": "see the brokers' group.consumer.heartbeat.interval.ms",
+    "partition.assignment.strategy": "see group.remote.assignor",
+}
+"""What the coordinator decides in the consumer protocol, and by which setting."""
+
+
+def refuse_classic(names: Iterable[str]) -> None:
+    """Raise ConfigError, as Kafka's client does, where one of ``names`` is for classic groups only.
+
+    They are settings that somebody has set, to whatever value.
+    """
+    problems = [
+        f"{name}: cannot be set with group.protocol=consumer; {_CLASSIC_ONLY[name]}"
+        for name in names
+        if name in _CLASSIC_ONLY
+    ]
+    if problems:
+        raise ConfigError(*problems)
 
 
 ALIASES: Final = {
@@ -94,5 +149,9 @@ def parse_consumer(
             raise ConfigError(f"{name}: is an argument of the consumer, no setting")
         if name not in known:
             raise ConfigError(f"{name}: unknown{suggestion(name, [*known, *ALIASES])}")
+        if name == GROUP_PROTOCOL:
+            text = text.lower()  # in any case, as in Kafka
         found[name] = _OLD_RESETS.get(text, text) if name == "auto.offset.reset" else text
+    if found.get(GROUP_PROTOCOL) == CONSUMER:
+        refuse_classic(found)
     return parse(ConsumerConfig, found), parse(FetchConfig, found), parse(ClientConfig, found)

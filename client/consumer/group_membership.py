@@ -70,6 +70,8 @@ class GroupMembership(ABC):
         """A rebalance waits for the application's next poll."""
         self.is_settled = asyncio.Event()
         """Set while no rebalance is wanted or under way."""
+        self.losses = 0
+        """How often the group went on without us."""
         self._cluster = cluster
         self._config = config
         self._fetcher = fetcher
@@ -116,6 +118,11 @@ class GroupMembership(ABC):
     @abstractmethod
     async def _leave(self) -> None:
         """Let the group go on without us at once."""
+
+    @property
+    def api_timeout_s(self) -> float:
+        """How long a call of the application may try."""
+        return self._cluster.config.api_timeout_ms / 1000
 
     @property
     def assignment(self) -> PartitionSet:
@@ -211,5 +218,6 @@ class GroupMembership(ABC):
         self._forget(lost)
         self._assignment = frozenset()
         if lost:
+            self.losses += 1
             log.warning("lost partitions group=%s count=%d", self.group, len(lost))
             await self._listener.on_lost(lost)

@@ -20,6 +20,8 @@ from barnabas.protocol.messages import offset_commit, offset_fetch
 
 _NO_GENERATION: Final = -1
 _NO_OFFSET: Final = -1
+_EPOCHS_SINCE: Final = 9
+"""OffsetFetch knows members of the consumer protocol (KIP-848)."""
 _AGAIN: Final = {
     ErrorCode.REQUEST_TIMED_OUT: Remedy.LOOK_AGAIN,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Remedy.WAIT,
@@ -90,28 +92,28 @@ class GroupOffsets:
         topic_partitions: Iterable[TopicPartition] | None = None,
         *,
         require_stable: bool = False,
+        member: CommittingMember | None = None,
     ) -> dict[TopicPartition, CommittedOffset]:
         """What was committed in these, or everywhere; partitions without an offset are left out.
 
         ``require_stable`` waits for transactions that may still change it. Never says that there
-        is no offset while the manager loads or moves. Raises KafkaError.
+        is no offset while the manager loads or moves. With ``member``, of the consumer protocol,
+        only for who is one at this epoch. Raises KafkaError.
         """
         topics: dict[str, list[int]] | None = None
         if topic_partitions is not None:
             topics = defaultdict(list)
             for topic_partition in topic_partitions:
                 topics[topic_partition.topic].append(topic_partition.partition)
-        request = offset_fetch.OffsetFetchRequest(
-            group_id=self.group,
-            topics=None
+        asked = (
+            None
             if topics is None
             else [
                 offset_fetch.Topic(name=name, partition_indexes=partitions)
                 for name, partitions in topics.items()
-            ],
-            require_stable=require_stable,
+            ]
         )
-        answer = await self._cluster.to_coordinator(self.group, request, _codes)
+        answer = await self._fetched(asked, require_stable, member)
         for code in _codes(answer):
             if code:
                 raise KafkaError(code, self.group)
@@ -125,6 +127,31 @@ class GroupOffsets:
             for partition in topic.partitions
             if partition.committed_offset != _NO_OFFSET
         }
+
+    async def _fetched(
+        self,
+        topics: list[offset_fetch.Topic] | None,
+        require_stable: bool,
+        member: CommittingMember | None,
+    ) -> Any:
+        """The answer, or the part of it that is of our group: they have the same fields."""
+        request = offset_fetch.OffsetFetchRequest(
+            group_id=self.group, topics=topics, require_stable=require_stable
+        )
+        if member is None:
+            return await self._cluster.to_coordinator(self.group, request, _codes)
+        request.groups = [
+            offset_fetch.Group(
+                group_id=self.group,
+                member_id=member.member_id,
+                member_epoch=member.generation,
+                topics=topics,
+            )
+        ]
+        answer = await self._cluster.to_coordinator(
+            self.group, request, lambda answer: _codes(_of_group(answer)), version_max=_EPOCHS_SINCE
+        )
+        return _of_group(answer)
 
     async def _try_commit(
         self, missing: dict[TopicPartition, CommittedOffset], member: CommittingMember | None
@@ -177,6 +204,10 @@ class GroupOffsets:
                 for name, partitions in topics.items()
             ],
         )
+
+
+def _of_group(answer: Any) -> Any:
+    return answer.groups[0] if answer.groups else answer
 
 
 def _codes(answer: Any) -> list[int]:

@@ -16,7 +16,7 @@ from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.settings import ConfigError
 
-from .consumer_config import ConsumerConfig
+from .consumer_config import CLASSIC, ConsumerConfig
 from .group_membership import GroupMembership, MemberIdentity
 from .subscription_state import SubscriptionState
 
@@ -29,6 +29,8 @@ _VOID: Final = frozenset(
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
 _LAST_COMMIT_S: Final = 5.0
@@ -44,6 +46,7 @@ class OffsetCommitter:
         self._config = config
         self._member = member
         self._subscription = subscription
+        self._loop = asyncio.get_running_loop()
 
     async def commit(self, offsets: Offsets) -> None:
         """Store ``offsets``; raises CommitFailed, or KafkaError.
@@ -58,13 +61,22 @@ class OffsetCommitter:
         }
         if not due:
             return
+        losses = self._member.losses
         identity = await self._identity()
-        try:
-            await self._member.offsets.commit(due, identity)
-        except KafkaError as error:
-            if error.code not in _VOID:
-                raise
-            await self._commit_again(due, identity, error)
+        deadline = self._loop.time() + self._member.api_timeout_s
+        while True:
+            try:
+                await self._member.offsets.commit(due, identity)
+                break
+            except KafkaError as error:
+                if error.code not in _VOID or identity is None:
+                    raise
+                again = await self._member.after_refused_commit(due.keys(), identity, error)
+                # Whoever lost partitions meanwhile, and has them again, must not set them back.
+                is_void = losses != self._member.losses or self._loop.time() >= deadline
+                if again is None or is_void:
+                    raise self._failed(error, identity) from error
+                identity = again
         self._subscription.committed.update(due)
 
     async def commit_handed_out(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -124,26 +136,22 @@ class OffsetCommitter:
             return None
         identity = self._member.identity
         if identity.generation < 0 and self._member.holds_nothing.is_set():
+            losses = self._member.losses
             await self._member.is_settled.wait()
-            identity = self._member.identity
+            if losses == self._member.losses:  # or others have read on since
+                identity = self._member.identity
         if identity.generation < 0:
             gone = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
             raise self._failed(gone, self._member.joined_as)
         return identity
 
-    async def _commit_again(
-        self,
-        due: dict[TopicPartition, CommittedOffset],
-        identity: MemberIdentity | None,
-        error: KafkaError,
-    ) -> None:
-        if identity is None:
-            raise error
-        again = await self._member.after_refused_commit(due.keys(), identity, error)
-        if again is not None:
-            await self._member.offsets.commit(due, again)
-            return
-        raise self._failed(error, identity) from error
+    @property
+    def _limits(self) -> str:
+        """What bounds how long the group waits for a member, as far as it is set here."""
+        limits = f"max.poll.interval.ms={self._config.max_poll_interval_ms}"
+        if self._config.group_protocol == CLASSIC:
+            limits += f", session.timeout.ms={self._config.session_timeout_ms}"
+        return limits
 
     def _failed(self, error: KafkaError, identity: MemberIdentity) -> CommitFailed:
         held_s = self._member.held_for_s()
@@ -151,9 +159,7 @@ class OffsetCommitter:
             error.code,
             f"group {self._group} has rebalanced without member {identity.member_id or '-'} of "
             f"generation {identity.generation}, which last asked for records {held_s:.1f} s ago "
-            f"(max.poll.interval.ms={self._config.max_poll_interval_ms}, "
-            f"session.timeout.ms={self._config.session_timeout_ms}): others read on from the last "
-            "committed offsets",
+            f"({self._limits}): others read on from the last committed offsets",
             member_id=identity.member_id,
             generation=identity.generation,
             held_s=held_s,
