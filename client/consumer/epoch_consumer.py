@@ -9,7 +9,7 @@ the heartbeats, one brings what we own to what they told, and gives up before it
 
 Heartbeats go on while the application, or its listener, takes its time; what stays is read on.
 
-Source: docs/spec/consumer-groups.md §8; KIP-848.
+Source: docs/spec/consumer-groups.md §12; KIP-848.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ log = logging.getLogger(__name__)
 
 _VERSION_LEAST: Final = 1
 """From here on a member makes its own id (KIP-1082)."""
-_LEAVE_MS: Final = 5_000
-_FIRST_INTERVAL_S: Final = 5.0
-"""Between heartbeats that no coordinator has answered yet: its own default."""
+_LEAVE_S: Final = 5.0
+"""So long a coordinator that moves is looked for, to be told that we leave."""
 _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _HINTS: Final = {
     ErrorCode.UNSUPPORTED_VERSION: "the coordinator does not serve group.protocol=consumer",
@@ -190,8 +189,11 @@ class EpochConsumer(GroupMembership):
         farewell = self.member.farewell()
         self.member.drop_out()
         try:
-            await self._cluster.ask_coordinator(self.group, farewell, timeout_ms=_LEAVE_MS)
-        except KafkaError as error:
+            async with asyncio.timeout(_LEAVE_S):
+                await self._cluster.to_coordinator(
+                    self.group, farewell, lambda answer: [answer.error_code]
+                )
+        except (KafkaError, TimeoutError) as error:
             log.info("left without an answer group=%s reason=%s", self.group, error)
 
     def _fail(self, error: BaseException) -> None:
@@ -211,8 +213,9 @@ class EpochConsumer(GroupMembership):
                 await self._leave_after_poll_timeout()
                 continue
             self._is_due.clear()
-            self._next_at = self._loop.time() + (self.member.interval_s or _FIRST_INTERVAL_S)
+            sent_at = self._loop.time()
             await self._send_heartbeat(self.member.heartbeat(self.owned))
+            self._next_at = sent_at + self.member.interval_s
             self._answered.notify()
 
     async def _until_due(self) -> None:
@@ -317,14 +320,17 @@ class EpochConsumer(GroupMembership):
 
     def _look(self) -> None:
         """Compare what we own with what we may own."""
-        is_settled = self.member.is_member and self.owned == self.member.target
-        if is_settled and self.member.has_news(self.owned):
-            self._is_due.set()
-        if is_settled and not self._has_work.is_set():
-            self.is_settled.set()
-        elif not is_settled:
-            self.is_settled.clear()
+        member = self.member
+        has_work = member.is_out or (member.is_member and self.owned != member.target)
+        if has_work:
             self._has_work.set()
+        if has_work or not member.is_member:  # while joining, there is nothing to compare
+            self.is_settled.clear()
+            return
+        if member.has_news(self.owned):
+            self._is_due.set()
+        if not self._has_work.is_set():
+            self.is_settled.set()
 
     async def _reconcile_always(self) -> None:
         while True:
@@ -350,6 +356,8 @@ class EpochConsumer(GroupMembership):
         if self.member.is_out:
             await self._rejoin()
             return
+        if self.owned == self.member.target:
+            return  # a heartbeat was answered while the last of it was done
         if self._unwanted():
             await self._await_next_poll()
             unwanted = self._unwanted()  # the coordinator may have thought better of it

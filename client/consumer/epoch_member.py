@@ -4,7 +4,7 @@ Nothing here waits or asks: :class:`EpochConsumer` does. A heartbeat carries wha
 the last one that was answered; after one that failed all of it is said again, since nobody knows
 what the coordinator has heard.
 
-Source: docs/spec/consumer-groups.md §1 and §8; KIP-848, KIP-1082 (the member makes its id).
+Source: docs/spec/consumer-groups.md §1 and §12; KIP-848, KIP-1082 (the member makes its id).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _JOIN: Final = 0
 _LEAVE: Final = -1
 _LEAVE_FOR_A_WHILE: Final = -2
 _NO_GENERATION: Final = -1
+_FIRST_INTERVAL_S: Final = 5.0
+"""Until a coordinator has said what it wants: its default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class EpochMember:
         """A join was sent: there may be a member to leave."""
         self.target: TopicIdPartitions = frozenset()
         """All that we may own at this epoch."""
-        self.interval_s: float | None = None
-        """Between heartbeats, as the coordinator wants it; None before its first answer."""
+        self.interval_s = _FIRST_INTERVAL_S
+        """Between heartbeats, as the coordinator wants it."""
         self.joined_as = MemberIdentity(self.member_id, _NO_GENERATION, config.group_instance_id)
         """Who we were when the group had us last."""
         self._config = config

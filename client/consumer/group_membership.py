@@ -4,7 +4,7 @@ Two rules keep a rebalance from repeating records: nothing of a partition is han
 offset is being committed for the next owner, nor before its committed offset was read and the
 listener told. ``open`` has what is between.
 
-Source: docs/spec/coordinator.md §1.9 and §5; docs/spec/consumer-groups.md §8; KIP-62.
+Source: docs/spec/coordinator.md §1.9 and §5; docs/spec/consumer-groups.md §12; KIP-62.
 """
 
 from __future__ import annotations
@@ -218,6 +218,6 @@ class GroupMembership(ABC):
         self._forget(lost)
         self._assignment = frozenset()
         if lost:
-            self.losses += 1
             log.warning("lost partitions group=%s count=%d", self.group, len(lost))
             await self._listener.on_lost(lost)
+            self.losses += 1  # last: who commits meanwhile has not been told yet either

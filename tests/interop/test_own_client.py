@@ -26,8 +26,8 @@ from barnabas.client import (
     SyncProducer,
     TopicPartition,
 )
-from barnabas.client.consumer.rebalance_listener import PartitionSet
 from barnabas.client.consumer.list_offsets import EARLIEST, LATEST, offsets_for
+from barnabas.client.consumer.rebalance_listener import PartitionSet
 from barnabas.protocol.errors import ErrorCode
 from tests.harness.deployments import KafkaCluster
 

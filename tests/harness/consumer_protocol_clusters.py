@@ -1,0 +1,39 @@
+"""Clusters that serve groups of the consumer protocol (KIP-848): Apache Kafka 4, and ours.
+
+Timers are as short as they may be, so that tests need not wait for sessions of a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from .deployments import Deployment
+from .kafka_4 import Kafka4
+
+SESSION_MS: Final = 6_000
+HEARTBEAT_MS: Final = 300
+SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.consumer.min.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.min.session.timeout.ms": "1000",
+}
+
+SERVERS: Final = (pytest.param("kafka-4", marks=pytest.mark.kafka),)
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def consumer_groups(request: pytest.FixtureRequest) -> Iterator[Deployment]:
+    """One node that serves the consumer protocol."""
+    running: Deployment = Kafka4(SETTINGS)
+    yield running
+    running.stop()
