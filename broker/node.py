@@ -16,6 +16,7 @@ from barnabas.broker.storage.compaction.cleaner import LogCleaner
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.coordinator.ports import TRANSACTION_TOPIC, Caller
+from barnabas.protocol.events_topic import EventKind
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -30,6 +31,7 @@ from .controller.controller import Controller
 from .controller.create_topics import TopicCreator
 from .controller.failovers import Failovers
 from .controller.term import ControllerDependencies
+from .coordination.event_topics import EventSources, EventTopics
 from .coordination.group_coordinator_host import GroupCoordinatorHost
 from .coordination.producer_id_manager import ProducerIdManager
 from .coordination.producer_id_pool import ProducerIdPool
@@ -49,6 +51,7 @@ from .markers.sender import MarkerSender
 from .markers.topic_partitions import TopicPartitions
 from .metadata.metadata_cache import MetadataCache
 from .metrics.node_metrics import MetricsSources, NodeMetrics
+from .metrics.node_status import release
 from .metrics.readiness import ServingState
 from .net.dispatch import Dispatcher
 from .net.limits import Limits
@@ -143,6 +146,7 @@ class Node:
         self._build_for_transactions()
         self._transaction_host = self._build_transaction_host()
         self._coordinator_host = self._build_coordinator_host()
+        self._events = self._build_event_topics()
         self._cleaner = self._build_cleaner()
         self._controlled_shutdown = self._build_controlled_shutdown()
         self._metrics = NodeMetrics(config.metrics)
@@ -261,6 +265,36 @@ class Node:
             transaction_lookup=self._transaction_host.topics,
         )
 
+    def _build_event_topics(self) -> EventTopics | None:
+        """None where events are not asked for."""
+        if not self.config.audit.events_topic_enable:
+            return None
+        return EventTopics(
+            self.identity.node_id,
+            self._metadata,
+            self._auto_topic_creation,
+            dial=self._dial,
+            locate=self._internal_address,
+            now_ms=self._now_ms,
+            rng=self._rng,
+        )
+
+    def _listen_for_events(self) -> None:
+        if self._events is not None:
+            self._events.listen(
+                EventSources(
+                    replicas=self._replicas,
+                    isr_manager=self._isr_manager,
+                    logs=self._logs,
+                    topic_configs=self._topic_configs,
+                    node_configs=self._node_configs,
+                    groups=self._coordinator_host.groups,
+                    liveness=self._liveness,
+                    failovers=self._failovers,
+                    audit=self._audit,
+                )
+            )
+
     def _verifies_transactions(self) -> bool:
         return self._node_configs.current.transactions.verification_enable
 
@@ -373,6 +407,7 @@ class Node:
         """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
         self._control_request_latency = Latency()
         self._failovers = Failovers()
+        self._listen_for_events()
         self._dispatcher = dispatcher = self._metrics.dispatcher(tasks)
         self._throttle_clients(dispatcher)
         await self._quotas.store.load()
@@ -440,6 +475,7 @@ class Node:
             "listeners": lambda: self._listener_reconfiguration.run(registration),
             "topic settings": self._topic_configs.run,
             **({"access control": self._acls.run} if self._acls else {}),
+            **({"events": self._events.run} if self._events else {}),
             "topic creation": self._auto_topic_creation.run,
             "groups": self._coordinator_host.groups.run,
             "offsets topic": self._coordinator_host.topic.run,
@@ -474,12 +510,17 @@ class Node:
         if not await self._metadata.wait_until_informed(METADATA_WAIT_S):
             log.warning("heard of no controller yet node=%d", self.identity.node_id)
         self._serving.is_serving = True
+        if self._events is not None:
+            roles = list(self.config.node.node_roles)
+            self._events.events.note(EventKind.NODE_STARTED, release=release(), roles=roles)
         return ports
 
     async def hand_over(self) -> None:
         """Hand over what others can take."""
         assert self._registration is not None, "opened"
         self._serving.is_serving = False
+        if self._events is not None:
+            await self._events.stop()
         self._replica_fetchers.take_no_more()
         await self._controlled_shutdown.hand_over(self._registration.broker_epoch)
         await self._liveness.leave()
@@ -494,6 +535,8 @@ class Node:
         self._security.terms.close()
         self._transaction_host.close()
         await self._coordinator_host.close()
+        if self._events is not None:
+            await self._events.close()
         self._liveness.close()
         self._audit.flush()
 
@@ -537,6 +580,7 @@ class Node:
             logins=self._security.terms.counts,
             acls=self._acls,
             audited=self._audit.counts,
+            journals=self._events.journals if self._events else {},
             audit_file=self.audit_file,
         )
 

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection
+from typing import Protocol
 
 from barnabas.protocol.errors import ErrorCode
 
@@ -50,6 +51,15 @@ from .zookeeper_offsets import ZooKeeperOffsetsHandler
 log = logging.getLogger(__name__)
 
 
+class OnLoaded(Protocol):
+    """Told that an offsets partition was loaded."""
+
+    def __call__(
+        self, partition: int, *, epoch: int, seconds: float, is_warm: bool, size: int
+    ) -> None:
+        """``size`` is how many groups it has; ``is_warm`` that a standby was brought up."""
+
+
 class GroupCoordinator:
     """Keeps groups and their offsets for the offsets partitions that this node leads.
 
@@ -83,6 +93,8 @@ class GroupCoordinator:
         """
         self.node_id = node_id
         self.config = config
+        self.on_loaded: list[OnLoaded] = []
+        """Told of every offsets partition that is served from now on."""
         self.when_loaded: Callable[[], None] = lambda: None
         """Called each time when nothing is left to be loaded."""
         self.registry = GroupRegistry(topics.may_lead)
@@ -256,6 +268,14 @@ class GroupCoordinator:
 
     def _on_loaded(self, term: GroupTerm, groups: list[Group]) -> None:
         self.registry.install(term, groups)
+        for told in self.on_loaded:
+            told(
+                term.partition,
+                epoch=term.leader_epoch,
+                seconds=term.load_seconds or 0.0,
+                is_warm=term.was_warm,
+                size=len(groups),
+            )
         if not self.loader:
             self.when_loaded()
         for group in groups:

@@ -1,8 +1,10 @@
-"""The records of ``__barnabas_audit``: who moved which committed offset, from where to where.
+"""The records of ``__barnabas_audit``: who moved which committed offset, and changed what else.
 
-One record for each offset that changed. The key is the group in UTF-8; the value is one JSON
-object (UTF-8) that anybody can read, with the fields of :class:`AuditRecord`, all of them always
-there, and ``"version": 1``. Fields that a later version adds are to be ignored.
+One record for each offset that changed, and one for each request that changed something else: it
+has no group and no offsets, its action is the name of the API, and ``what`` tells the rest. The key
+is the group in UTF-8 (of other changes API and topic); the value is one JSON object (UTF-8) that
+anybody can read, with the fields of :class:`AuditRecord`, all of them but ``what`` always there,
+and ``"version": 1``. Fields that a later version adds are to be ignored.
 
 A command of ours tells which change it is, and why, in its client id::
 
@@ -58,9 +60,12 @@ class AuditRecord:
     new_metadata: str
     reason: str
     """What the command said; empty where nobody said anything."""
+    what: str = ""
+    """Of a change that is none of offsets, as JSON: result, parts with their codes; else empty."""
 
 
-_FIELDS: Final = tuple(field.name for field in fields(AuditRecord))
+_WHAT: Final = "what"
+_FIELDS: Final = tuple(field.name for field in fields(AuditRecord) if field.name != _WHAT)
 _TEXTS: Final = (
     "action", "change", "principal", "host", "client_id", "group", "topic", "old_metadata",
     "new_metadata", "reason",
@@ -75,9 +80,12 @@ def audit_key(group: str) -> bytes:
 
 def audit_value(record: AuditRecord) -> bytes:
     """The value of one record."""
-    return json.dumps(
-        {"version": VERSION, **asdict(record)}, ensure_ascii=False, separators=(",", ":")
-    ).encode()
+    told = {"version": VERSION, **asdict(record)}
+    if record.what:
+        told[_WHAT] = json.loads(record.what)
+    else:
+        del told[_WHAT]
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def parse_audit_value(value: bytes) -> AuditRecord:
@@ -91,7 +99,9 @@ def parse_audit_value(value: bytes) -> AuditRecord:
     problem = next(filter(None, (_problem(found, name) for name in _FIELDS)), None)
     if found["version"] < VERSION or problem:
         raise CorruptRequest(f"audit record of version {found['version']}: {problem}")
-    return AuditRecord(**{name: found[name] for name in _FIELDS})
+    what = found.get(_WHAT)
+    text = "" if not what else json.dumps(what, ensure_ascii=False, separators=(",", ":"))
+    return AuditRecord(**{name: found[name] for name in _FIELDS}, what=text)
 
 
 def _problem(found: dict[str, Any], name: str) -> str | None:

@@ -16,7 +16,7 @@ TOPIC_NAME_MAX: Final = 249
 """Kafka's bound: a directory name holds topic, dash and partition within 255 bytes."""
 
 INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__barnabas_audit"}
+    {"__consumer_offsets", "__transaction_state", "__barnabas_audit", "__barnabas_events"}
 )
 FORCE_INTERNAL_CLIENT: Final = "barnabas-admin:force-internal"
 """The client id that may delete internal topics: nobody has it by accident."""

@@ -17,6 +17,7 @@ from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from barnabas.coordinator.transactions.config import TransactionConfig
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.events_topic import EVENTS_TOPIC
 
 from .create_topics import RequestedTopic, TopicCreator
 
@@ -26,6 +27,8 @@ WAITING_MAX: Final = 1000
 """Beyond so many a wish is dropped: whoever has it asks again."""
 AUDIT_PARTITIONS: Final = 3
 """Changes by hand are few; a group's are in one partition."""
+EVENTS_PARTITIONS: Final = 3
+EVENTS_KEPT_MS: Final = 7 * 24 * 3_600_000
 SAFE_FACTOR: Final = 3
 """From here a commit is on two disks before it is acknowledged, whatever fails meanwhile."""
 
@@ -88,6 +91,9 @@ class AutoTopicCreation:
     def _wish(self, name: str) -> RequestedTopic:
         if name == AUDIT_TOPIC:
             return self._kept_safe(name, AUDIT_PARTITIONS, {"cleanup.policy": "delete"})
+        if name == EVENTS_TOPIC:
+            kept = {"cleanup.policy": "delete", "retention.ms": str(EVENTS_KEPT_MS)}
+            return self._kept_safe(name, EVENTS_PARTITIONS, kept)
         if name == TRANSACTION_TOPIC:
             return self._transaction_log()
         if name != OFFSETS_TOPIC:

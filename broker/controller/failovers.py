@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -59,6 +59,20 @@ class Failovers:
         self.noticed = Latency()
         self.elected = Latency()
         self.on_failover: list[Callable[[Failover], None]] = []
+        self.on_rule: list[Callable[[int, Sequence[int]], None]] = []
+        """Told the epoch when this node begins to rule, and who is there then."""
+        self.on_join: list[Callable[[Sequence[int]], None]] = []
+        """Told the nodes that register, or send beacons again, while it rules."""
+
+    def begin(self, epoch: int, nodes: Sequence[int]) -> None:
+        """This node rules."""
+        for told in self.on_rule:
+            told(epoch, nodes)
+
+    def joined(self, nodes: Sequence[int]) -> None:
+        """Others came, or came back."""
+        for told in self.on_join:
+            told(nodes)
 
     def note(self, failover: Failover) -> None:
         """One is over, as far as the controller is concerned."""

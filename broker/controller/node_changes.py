@@ -144,6 +144,7 @@ class NodeChanges:
         await self._term.partitions.elect_missing_leaders(batch)
         batch.inform(ids)
         batch.send()
+        self._term.dependencies.failovers.joined(sorted(ids))
         await self._reassignments.resume({replica[:2] for replica in hosted})
         await self._deletion.retry({replica[0] for replica in hosted})
 

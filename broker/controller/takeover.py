@@ -64,6 +64,7 @@ class Takeover:
             len(self._context.assignments),
             len(list(self._context.all_partitions())),
         )
+        self._term.dependencies.failovers.begin(self._term.election.epoch, sorted(nodes))
         self._term.open_channels(sorted(nodes))
         batch = self._term.batch()
         # At first: one that has just started knows nothing, or but a part (KAFKA-4443).

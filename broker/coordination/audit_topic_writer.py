@@ -1,6 +1,6 @@
-"""The topic ``__barnabas_audit`` as the coordinator of this node writes it: over the network.
+"""An internal topic, ``__barnabas_audit`` for one, as this node writes it: over the network.
 
-Every node coordinates groups, but only some lead a partition of the topic: records go to the
+Every node has something to tell, but only some lead a partition of the topic: records go to the
 leaders' INTERNAL listeners, this node's own included, as a producer sends them.
 Source: docs/spec/coordinator.md §3.8; docs/spec/cluster.md §2.10.1 (which nodes host it).
 """
@@ -46,8 +46,10 @@ class AuditTopicWriter:
         dial: Dial,
         locate: Locate,
         now_ms: Callable[[], int],
+        topic: str = AUDIT_TOPIC,
     ) -> None:
         """``locate`` gives the INTERNAL endpoint of a node; ``create`` has a topic made soon."""
+        self._topic = topic
         self._metadata = metadata
         self._create = create
         self._dial = dial
@@ -59,9 +61,9 @@ class AuditTopicWriter:
 
     async def write(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Append the entries; gives back those that must be tried again."""
-        count = len(self._metadata.snapshot.topics.get(AUDIT_TOPIC, ()))
+        count = len(self._metadata.snapshot.topics.get(self._topic, ()))
         if not count:
-            self._create(AUDIT_TOPIC)
+            self._create(self._topic)
             return entries
         by_partition: dict[int, list[Entry]] = {}
         for entry in entries:
@@ -79,7 +81,7 @@ class AuditTopicWriter:
 
     async def _append(self, partition: int, entries: Sequence[Entry]) -> bool:
         """Whether they are committed; a failure is logged, and no more than that."""
-        leader = self._metadata.snapshot.leader(AUDIT_TOPIC, partition)
+        leader = self._metadata.snapshot.leader(self._topic, partition)
         address = None if leader is None else self._locate(leader)
         if address is None:
             return False
@@ -89,7 +91,7 @@ class AuditTopicWriter:
             timeout_ms=WAIT_MS,
             topic_data=[
                 produce.Topic(
-                    name=AUDIT_TOPIC,
+                    name=self._topic,
                     partition_data=[produce.Partition(index=partition, records=data)],
                 )
             ],
@@ -98,7 +100,7 @@ class AuditTopicWriter:
             link = await self._link(address)
             answer = await link.request(request, timeout_ms=2 * WAIT_MS)
         except KafkaError as error:
-            log.debug("could not write audit records partition=%d: %s", partition, error)
+            log.debug("could not write partition=%s-%d: %s", self._topic, partition, error)
             return False
         codes = [
             known_code(partition.error_code)
@@ -106,7 +108,7 @@ class AuditTopicWriter:
             for partition in topic.partition_responses
         ]
         if codes != [ErrorCode.NONE]:
-            log.debug("could not write audit records partition=%d: %s", partition, codes)
+            log.debug("could not write partition=%s-%d: %s", self._topic, partition, codes)
             return False
         return True
 

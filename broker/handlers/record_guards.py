@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
+from barnabas.protocol.events_topic import EVENTS_TOPIC
 from barnabas.protocol.messages import (
     delete_records,
     describe_producers,
@@ -99,7 +100,7 @@ def _split_produce(call: Call, context: GuardContext) -> Split:
 
 def _may_write(call: Call, context: GuardContext, name: str, count: int) -> bool:
     # Nodes note there what was changed by hand; clients may not write to it in any case.
-    if name == AUDIT_TOPIC and call.peer.is_node:
+    if name in (AUDIT_TOPIC, EVENTS_TOPIC) and call.peer.is_node:
         return True
     if not context.may(call, WRITE_TOPIC, name, count):
         return False

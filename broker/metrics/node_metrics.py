@@ -17,6 +17,7 @@ from typing import Any
 from barnabas.broker.authorizer.access_control import AccessControl
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.controller.failovers import Failovers
+from barnabas.broker.coordination.topic_journal import TopicJournal
 from barnabas.broker.liveness.liveness import Liveness
 from barnabas.broker.markers.sender import MarkerSender
 from barnabas.broker.net.dispatch import Dispatcher
@@ -70,7 +71,7 @@ from .node_sampler import NodeSampler
 from .node_status import node_status
 from .readiness import ServingState, reasons_against
 from .request_meter import MeteredDispatcher, RequestMeter
-from .security_families import audit_families, authentication_families
+from .security_families import audit_families, authentication_families, journal_families
 from .slow_request_log import SlowRequestLog
 from .tls_families import tls_families
 from .traffic_families import commit_families, error_families, topic_families
@@ -109,6 +110,8 @@ class MetricsSources:
     """None where no authorizer is configured."""
     audited: Mapping[tuple[str, str], int]
     """What the audit log was told, by event and result."""
+    journals: Mapping[str, TopicJournal]
+    """What this node tells in internal topics, by topic."""
     audit_file: AuditFile | None
     """None where the node's own log has it."""
 
@@ -238,6 +241,7 @@ class NodeMetrics:
         yield from tls_families(node.listeners.bound())
         yield from authentication_families(node.logins)
         yield from audit_families(node.audited, node.audit_file)
+        yield from journal_families(node.journals)
         yield from replica_families(node.replicas, node.isr_manager)
         yield from topic_families(node.replicas.traffic, self._settings.topics_max)
         yield from log_families(node.logs)

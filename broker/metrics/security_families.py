@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from barnabas.broker.coordination.topic_journal import TopicJournal
 from barnabas.broker.security.audit_file import AuditFile
 from barnabas.broker.security.sasl import EXPIRED
 
-from .exposition import family, single
+from .exposition import Sample, family, single
 
 Logins = Mapping[tuple[str, str, str], int]
 """By listener, mechanism and result."""
@@ -60,3 +61,19 @@ def audit_families(audited: Mapping[tuple[str, str], int], file: AuditFile | Non
             "Lines that could not be written to audit.log.path.",
             file.lost,
         )
+
+
+def journal_families(journals: Mapping[str, TopicJournal]) -> Iterator[str]:
+    """Records of events and of administrators' changes, by topic; none where they are off."""
+    if not journals:
+        return
+    for name, kind, meaning, values in (
+        ("written_total", "counter", "Records written.", _each(journals, "written")),
+        ("lost_total", "counter", "Records that found no room.", _each(journals, "lost")),
+        ("waiting", "gauge", "Records not written yet.", _each(journals, "waiting")),
+    ):
+        yield from family(f"barnabas_event_records_{name}", kind, meaning, values)  # type: ignore[arg-type]
+
+
+def _each(journals: Mapping[str, TopicJournal], what: str) -> list[Sample]:
+    return [({"topic": topic}, getattr(one, what)) for topic, one in sorted(journals.items())]

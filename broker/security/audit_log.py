@@ -75,6 +75,8 @@ class AuditLog:
         self._folds: dict[tuple[Any, ...], _Fold] = {}
         """By all that a failure says; the one that began first comes first."""
         self._is_due = False
+        self.on_changed: list[Callable[[str, str, Fields], None]] = []
+        """Told of changes, as :meth:`changed` is."""
         self._began = now()
         self._lines = self._suppressed = 0
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -119,6 +121,8 @@ class AuditLog:
     def changed(self, api: str, result: str, fields: Fields) -> None:
         """An administrator has changed something, or tried to: always told."""
         self._emit("change", result, {"api": api, **fields})
+        for told in self.on_changed:
+            told(api, result, fields)
 
     def certificate_read(self, *, listener: str, problem: str = "", not_after: str = "") -> None:
         """Certificates were read again; with a ``problem`` the former ones stay."""

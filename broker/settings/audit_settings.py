@@ -1,4 +1,4 @@
-"""Where the audit log of a node is kept.
+"""Where the audit log of a node is kept, and whether its events are topics as well.
 
 Source: docs/spec/security.md §8 (S76).
 """
@@ -26,6 +26,13 @@ class AuditSettings:
         "audit.log.max.bytes", 100 << 20, "a larger file is renamed to PATH.1", least=1 << 16
     )
     backups: int = setting("audit.log.backups", 10, "renamed files that are kept", least=1)
+
+    events_topic_enable: bool = setting(
+        "events.topic.enable",
+        False,
+        "tell what happens to the cluster in __barnabas_events, and what administrators change in "
+        "__barnabas_audit beside the changes of offsets",
+    )
 
     def __post_init__(self) -> None:
         if self.path and self.path.startswith(_SHELL_WORDS):

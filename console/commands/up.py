@@ -104,7 +104,7 @@ def run(chosen: argparse.Namespace) -> int:
             chosen.brokers,
             chosen.data,
             chosen.port,
-            settings=settings,
+            settings={"events.topic.enable": "true", **settings},
             with_metrics="metrics.listener" not in settings,
         )
         warnings = cluster.check_settings()

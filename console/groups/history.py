@@ -75,7 +75,7 @@ def _once(records: Iterable[AuditRecord]) -> list[AuditRecord]:
 
 def _is_asked_for(record: AuditRecord, chosen: argparse.Namespace) -> bool:
     return (
-        (not chosen.names or record.group in chosen.names)
+        (record.group in chosen.names if chosen.names else bool(record.group))
         and (chosen.change is None or record.change == chosen.change)
         and is_in_scope(chosen.topics, record.topic, record.partition)
     )

@@ -16,6 +16,7 @@ from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.output import shown
+from barnabas.protocol.audit_topic import AuditRecord
 
 from . import evict
 from .evict import add_evict_option
@@ -76,7 +77,7 @@ def _moved_on(group: str, changes: Sequence[OffsetChange]) -> str:
 async def _recorded(admin: Admin, change_id: str) -> list[OffsetChange]:
     """A change out of the history; where it touched an offset twice, from first to last."""
     found: dict[GroupPartition, OffsetChange] = {}
-    for record in await read_audit(admin, lambda record: record.change == change_id):
+    for record in await read_audit(admin, lambda record: _is_of(record, change_id)):
         topic_partition = TopicPartition(record.topic, record.partition)
         before = found.get((record.group, topic_partition))
         found[record.group, topic_partition] = OffsetChange(
@@ -101,3 +102,8 @@ def _committed(offset: int | None, metadata: str, leader_epoch: int) -> Committe
 def undo_summary(chosen: argparse.Namespace) -> str:
     """The command in a few words."""
     return f"undo {chosen.change or chosen.file.name}"
+
+
+def _is_of(record: AuditRecord, change_id: str) -> bool:
+    """Whether it is a changed offset of this change; other changes have no group."""
+    return record.change == change_id and bool(record.group)

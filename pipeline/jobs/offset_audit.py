@@ -134,7 +134,9 @@ def changes_of(
     text = F.col("value").cast("string")
     loaded: DataFrame = asked.load()
     parsed = loaded.select(F.from_json(text, schema).alias("change")).select("change.*")
-    chosen = parsed.where(F.col("time_ms").isNotNull()).dropDuplicates()
+    # What is changed besides offsets has no group.
+    is_of_offsets = F.col("time_ms").isNotNull() & (F.col("group") != "")
+    chosen = parsed.where(is_of_offsets).dropDuplicates()
     for name, pattern in (("group", source.groups), ("topic", source.topics)):
         if pattern:
             chosen = chosen.where(F.col(name).rlike(pattern))

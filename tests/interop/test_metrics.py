@@ -40,6 +40,7 @@ MANUAL = Path(__file__).parents[2] / "docs" / "metrics.md"
 ONLY_SOMETIMES = {
     *("acls", "authorization_decisions_total", "audit_lines_lost_total"),
     *("certificate_not_after_seconds", "tls_handshake_seconds", "tls_handshakes_total"),
+    *(f"event_records_{what}" for what in ("written_total", "lost_total", "waiting")),
     *("authority_majority_age_seconds", "group_survey_time_seconds"),
     *("cleaner_last_pass_time_seconds", "standby_snapshot_age_seconds"),
     *(f"group_partition_{what}" for what in ("offset", "lag", "lag_seconds", "status")),

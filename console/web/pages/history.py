@@ -17,7 +17,7 @@ from barnabas.protocol.audit_topic import AuditRecord
 
 COLUMNS: Final = (
     "time_ms", "change", "group", "topic", "partition", "old_offset", "new_offset", "action",
-    "principal", "host", "client_id", "reason",
+    "principal", "host", "client_id", "reason", "what",
 )  # fmt: skip
 
 
