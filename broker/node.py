@@ -146,7 +146,6 @@ class Node:
         self._build_for_transactions()
         self._transaction_host = self._build_transaction_host()
         self._coordinator_host = self._build_coordinator_host()
-        self._events = self._build_event_topics()
         self._cleaner = self._build_cleaner()
         self._controlled_shutdown = self._build_controlled_shutdown()
         self._metrics = NodeMetrics(config.metrics)
@@ -269,7 +268,7 @@ class Node:
         """None where events are not asked for."""
         if not self.config.audit.events_topic_enable:
             return None
-        return EventTopics(
+        topics = EventTopics(
             self.identity.node_id,
             self._metadata,
             self._auto_topic_creation,
@@ -278,22 +277,19 @@ class Node:
             now_ms=self._now_ms,
             rng=self._rng,
         )
-
-    def _listen_for_events(self) -> None:
-        if self._events is not None:
-            self._events.listen(
-                EventSources(
-                    replicas=self._replicas,
-                    isr_manager=self._isr_manager,
-                    logs=self._logs,
-                    topic_configs=self._topic_configs,
-                    node_configs=self._node_configs,
-                    groups=self._coordinator_host.groups,
-                    liveness=self._liveness,
-                    failovers=self._failovers,
-                    audit=self._audit,
-                )
-            )
+        sources = EventSources(
+            replicas=self._replicas,
+            isr_manager=self._isr_manager,
+            logs=self._logs,
+            topic_configs=self._topic_configs,
+            node_configs=self._node_configs,
+            groups=self._coordinator_host.groups,
+            liveness=self._liveness,
+            failovers=self._failovers,
+            audit=self._audit,
+        )
+        topics.listen(sources)
+        return topics
 
     def _verifies_transactions(self) -> bool:
         return self._node_configs.current.transactions.verification_enable
@@ -407,7 +403,7 @@ class Node:
         """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
         self._control_request_latency = Latency()
         self._failovers = Failovers()
-        self._listen_for_events()
+        self._events = self._build_event_topics()
         self._dispatcher = dispatcher = self._metrics.dispatcher(tasks)
         self._throttle_clients(dispatcher)
         await self._quotas.store.load()
