@@ -6,7 +6,8 @@ import: pytest finds them. docs/testing.md tells about both.
 
 from __future__ import annotations
 
-from barnabas.console.development.cluster import Cluster
 from barnabas.console.command_line.failure import Failure
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.secured_user import SecuredUser
 
-__all__ = ["Cluster", "Failure"]
+__all__ = ["Cluster", "Failure", "SecuredUser"]

@@ -17,6 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from barnabas.console.development.cluster import Cluster
+    from barnabas.console.development.secured_user import SecuredUser
 
 _BROKERS: Final = 1
 _NAME_CHARACTERS_MAX: Final = 100
@@ -31,9 +32,16 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Size and settings of the cluster, in the ini file or for one run."""
     _leave_our_asserts_alone(pluginmanager)
     parser.addini("barnabas_brokers", f"nodes of kafka_cluster (default: {_BROKERS})")
+    parser.addini(
+        "barnabas_secured", "kafka_cluster has listeners with logins, for kafka_user", type="bool"
+    )
     parser.addini("barnabas_settings", "settings of each node, NAME=VALUE lines", type="linelist")
     group = parser.getgroup("barnabas", "a Kafka cluster for tests")
     group.addoption("--barnabas-brokers", metavar="N", help="nodes of kafka_cluster")
+    group.addoption(
+        "--barnabas-secured", action="store_true",
+        help="kafka_cluster has listeners with logins, for kafka_user",
+    )  # fmt: skip
     group.addoption(
         "--barnabas-set",
         metavar="NAME=VALUE",
@@ -69,7 +77,10 @@ def kafka_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
         zookeeper = pytestconfig.getoption("--barnabas-zookeeper")
         yield ExistingCluster(bootstrap, zookeeper, pytest.skip)  # type: ignore[misc]
         return
-    cluster = _started(_brokers(pytestconfig), _settings(pytestconfig))
+    secured = pytestconfig.getoption("--barnabas-secured") or pytestconfig.getini(
+        "barnabas_secured"
+    )
+    cluster = _started(_brokers(pytestconfig), _settings(pytestconfig), secured=bool(secured))
     yield cluster
     cluster.stop()
 
@@ -104,6 +115,19 @@ def kafka_group(request: pytest.FixtureRequest, kafka_cluster: Cluster) -> str:
     return _unique(request)
 
 
+@pytest.fixture
+def kafka_user(request: pytest.FixtureRequest, kafka_cluster: Cluster) -> SecuredUser:
+    """A new user for this test alone, with settings for each client; needs a secured cluster."""
+    from barnabas.console.command_line.failure import Failure
+
+    kafka_cluster.repair()
+    try:
+        return kafka_cluster.user(_unique(request))
+    except Failure as failure:
+        reason = str(failure)
+    pytest.fail(f"kafka_user: {reason}, or set barnabas_secured = true", pytrace=False)
+
+
 def _leave_our_asserts_alone(pluginmanager: pytest.PytestPluginManager) -> None:
     """Run the client in tests as it runs elsewhere.
 
@@ -115,12 +139,12 @@ def _leave_our_asserts_alone(pluginmanager: pytest.PytestPluginManager) -> None:
         marked.discard("barnabas")
 
 
-def _started(brokers: int, settings: Mapping[str, str]) -> Cluster:
+def _started(brokers: int, settings: Mapping[str, str], *, secured: bool) -> Cluster:
     from barnabas.console.command_line.failure import Failure
     from barnabas.console.development.cluster import Cluster
 
     try:
-        return Cluster(brokers, settings=settings).start()
+        return Cluster(brokers, settings=settings, secured=secured).start()
     except Failure as failure:
         reason = str(failure)
     pytest.fail(f"kafka_cluster did not start. {reason}", pytrace=False)

@@ -13,14 +13,16 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from barnabas.broker.settings.node_config import load
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.number_arguments import PORT_MAX
+from barnabas.protocol.acl import AclBinding
 from barnabas.protocol.settings import ConfigError
 
-from .cluster_operations import ClusterOperations
+from .cluster_operations import ClusterOperations, until
+from .cluster_rights import add_entries, entries, set_passwords
 from .embedded_zookeeper import (
     EmbeddedZooKeeper,
     ExternalZooKeeper,
@@ -33,6 +35,10 @@ from .port_holder import port_holder
 from .ports import LOOPBACK, free_ports, is_free
 from .readiness_probe import wait_until_complete
 from .temporary_directory import TemporaryDirectory
+
+if TYPE_CHECKING:
+    from .secured_listeners import SecuredListeners
+    from .secured_user import SecuredUser
 
 _TICK_MS: Final = 500
 _SESSION_MS: Final = 3_000
@@ -87,9 +93,10 @@ class Cluster(ClusterOperations):
     ``data`` None keeps everything in a temporary directory that the stop removes. ``port`` 0 takes
     free ports, any other number is the first node's, the following ones come next. ``settings``
     are given to every node, over DEVELOPMENT_SETTINGS and the number of copies. ``with_metrics``
-    opens a port for metrics and status on each node. Blocking, and usable beside a running event
-    loop. Start it in the main thread: processes and temporary files then go when this process
-    ends, however it does.
+    opens a port for metrics and status on each node. ``secured`` adds listeners of TLS with logins
+    and with certificates, for those whom :meth:`user` makes. Blocking, and usable beside a running
+    event loop. Start it in the main thread: processes and temporary files then go when this
+    process ends, however it does.
     """
 
     def __init__(
@@ -100,6 +107,7 @@ class Cluster(ClusterOperations):
         *,
         settings: Mapping[str, str] | None = None,
         with_metrics: bool = False,
+        secured: bool = False,
     ) -> None:
         assert brokers > 0, "a cluster has nodes"
         self.nodes: Sequence[NodeProcess] = ()
@@ -113,6 +121,9 @@ class Cluster(ClusterOperations):
         self._port = port
         self._settings = {**DEVELOPMENT_SETTINGS, **copies(brokers), **(settings or {})}
         self._with_metrics = with_metrics
+        self._secured = secured
+        self._listeners: SecuredListeners | None = None
+        self._users: dict[str, SecuredUser] = {}
         self._zookeeper: ZooKeeperServer | None = None
         self._chroot = ""
         self._is_described = False
@@ -172,6 +183,8 @@ class Cluster(ClusterOperations):
             self._description.unlink(missing_ok=True)
         self._is_described = False
         self.directory = Path()
+        self._listeners = None
+        self._users = {}
 
     def kill(self, node_id: int) -> None:
         """End a node as ``kill -9`` does; its data stay for :meth:`restart`."""
@@ -202,6 +215,60 @@ class Cluster(ClusterOperations):
         for node in self.nodes:
             if not node.is_running:
                 self.restart(node.id)
+
+    def user(self, name: str = "alice", password: str | None = None) -> SecuredUser:
+        """A user of a secured cluster, made when he is first asked for; every node knows him.
+
+        Without ``password`` one is made up. Raises Failure where the cluster is not secured.
+        """
+        made = self._users.get(name)
+        if made is not None and password in (None, made.password):
+            return made
+        user = self._secured_listeners.user(name, password)
+        self._ask(lambda admin: set_passwords(admin, user.name, user.password, until))
+        self._users[name] = user
+        return user
+
+    def allow(
+        self,
+        user: str,
+        *operations: str,
+        topic: str = "",
+        group: str = "",
+        transactional_id: str = "",
+        prefixed: bool = False,
+    ) -> None:
+        """Let a user do these, in Kafka's words: ``allow("alice", "Read", topic="orders")``.
+
+        From the first entry on, whatever the entries of a resource do not allow is refused.
+        ``prefixed``: names are beginnings of names. Raises Failure for words that mean nothing;
+        returns when every node decides so.
+        """
+        named = {"topic": topic, "group": group, "transactional_id": transactional_id}
+        self._add_entries(entries(user, operations, named, is_allowed=True, is_prefix=prefixed))
+
+    def deny(
+        self,
+        user: str,
+        *operations: str,
+        topic: str = "",
+        group: str = "",
+        transactional_id: str = "",
+        prefixed: bool = False,
+    ) -> None:
+        """The opposite, which wins over whatever is allowed; ``All`` is every operation."""
+        named = {"topic": topic, "group": group, "transactional_id": transactional_id}
+        self._add_entries(entries(user, operations, named, is_allowed=False, is_prefix=prefixed))
+
+    def _add_entries(self, made: Sequence[AclBinding]) -> None:
+        _ = self._secured_listeners
+        self._ask(lambda admin: add_entries(admin, made, until))
+
+    @property
+    def _secured_listeners(self) -> SecuredListeners:
+        if self._listeners is None:
+            raise Failure("the cluster asks nobody who he is: start it with secured=True")
+        return self._listeners
 
     def __enter__(self) -> Self:
         """Start."""
@@ -259,6 +326,12 @@ class Cluster(ClusterOperations):
             NodeProcess(index + 1, port, self.directory / f"node-{index + 1}", death_signal)
             for index, port in enumerate(ports)
         ]
+        if self._secured:
+            from .secured_listeners import SecuredListeners, secured_ports
+
+            self._listeners = SecuredListeners(
+                self.directory, secured_ports(self._port, self._brokers)
+            )
         if self._with_metrics:
             for node, port in zip(self.nodes, free_ports(self._brokers), strict=True):
                 node.metrics = f"{LOOPBACK}:{port}"
@@ -305,6 +378,7 @@ class Cluster(ClusterOperations):
             "zookeeper.connect": self.zookeeper,
             "cluster.secret": self.secret,
             **({"metrics.listener": node.metrics} if node.metrics else {}),
+            **(self._listeners.settings_of(node) if self._listeners else {}),
             **self._settings,
         }
 

@@ -54,7 +54,7 @@ class ClusterOperations(ABC):
                 configs=settings or {},
             )
             await admin.create_topics([new])
-            await _until(lambda: _is_led_everywhere(admin, name, partitions), f"leaders of {name}")
+            await until(lambda: _is_led_everywhere(admin, name, partitions), f"leaders of {name}")
             return name
 
         return self._ask(create)
@@ -71,7 +71,7 @@ class ClusterOperations(ABC):
             return all(len(partition.in_sync) >= replicas for partition in described.partitions)
 
         async def wait(admin: Admin) -> None:
-            await _until(lambda: is_so(admin), f"{replicas} in-sync replicas of {topic}")
+            await until(lambda: is_so(admin), f"{replicas} in-sync replicas of {topic}")
 
         self._ask(wait)
 
@@ -104,7 +104,8 @@ async def _is_led_everywhere(admin: Admin, topic: str, partitions: int) -> bool:
     return True
 
 
-async def _until(is_so: Callable[[], Awaitable[bool]], what: str) -> None:
+async def until(is_so: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Return once it is so; Failure after a minute, naming ``what`` was waited for."""
     try:
         async with asyncio.timeout(_WAIT_S):
             while not await is_so():  # noqa: ASYNC110 - what changes is in other processes

@@ -49,5 +49,17 @@ class ExistingCluster(ClusterOperations):
     def repair(self) -> None:
         """Do nothing: nothing was harmed."""
 
+    def user(self, name: str, password: str | None = None) -> NoReturn:
+        """Refuse: its authority and its listeners are not ours."""
+        self._refuse_harm(f"make user {name}")
+
+    def allow(self, user: str, *operations: str, **resources: object) -> NoReturn:
+        """Refuse."""
+        self._refuse_harm(f"give {user} rights")
+
+    def deny(self, user: str, *operations: str, **resources: object) -> NoReturn:
+        """Refuse."""
+        self._refuse_harm(f"deny {user} rights")
+
     def _refuse_harm(self, what: str) -> NoReturn:
         self._refuse(f"the cluster at {self._bootstrap} was started elsewhere: will not {what}")

@@ -23,7 +23,8 @@ from barnabas.client.zookeeper.identity import ZooKeeperLogin
 from barnabas.console.development.zookeeper_security import client_jaas, server_jaas
 
 from .authority import USER_RULE, Authority
-from .client_files import MECHANISM, certificate_files, client_files, properties
+from .client_access import MECHANISM, CertificateAccess, PasswordAccess
+from .client_files import client_files, properties
 from .cluster_plan import CERTIFICATES, INTERNAL, SUPER_USER, USERS, ClusterPlan, NodePlan
 from .secret_files import PUBLIC_MODE, FileSet
 
@@ -119,7 +120,8 @@ def _write_user(
     folder = directory / "clients" / user
     files.write(folder / TRUSTSTORE, authority.pem, PUBLIC_MODE)
     trust = plan.client_folder(folder) / TRUSTSTORE
-    for name, text in client_files(user, password, plan.bootstrap, trust).items():
+    access = PasswordAccess(plan.bootstrap, trust, user, password)
+    for name, text in client_files(access).items():
         files.write(folder / name, text)
     if plan.with_certificates:
         _write_certificate(folder, plan, user, authority, files)
@@ -134,10 +136,9 @@ def _write_certificate(
     else:
         files.kept.append(keystore)
     read_at = plan.client_folder(folder)
-    made = certificate_files(
-        plan.certificates_bootstrap, read_at / TRUSTSTORE, read_at / CERTIFICATE_FOLDER / KEYSTORE
-    )
-    for name, text in made.items():
+    read_keystore = read_at / CERTIFICATE_FOLDER / KEYSTORE
+    access = CertificateAccess(plan.certificates_bootstrap, read_at / TRUSTSTORE, read_keystore)
+    for name, text in client_files(access).items():
         files.write(keystore.parent / name, text)
 
 

@@ -23,7 +23,7 @@ from barnabas.protocol.scram import (
     salted_password,
 )
 
-from .client_files import MECHANISM
+from .client_access import MECHANISM
 from .cluster_files import PASSWORD_SUFFIX
 
 _SALT_BYTES = 24

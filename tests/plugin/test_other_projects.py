@@ -93,3 +93,49 @@ def _await_started(flag: Path, running: subprocess.Popen[str]) -> None:
         return flag.exists()
 
     eventually(is_started, what="the test that never ends begins", within_s=120)
+
+
+SECURED = """\
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import Producer
+
+
+def test_by_password(kafka_user, kafka_topic):
+    producer = Producer(kafka_user.confluent_kafka())
+    producer.produce(kafka_topic, b"tea")
+    assert producer.flush(60) == 0
+
+
+async def test_by_certificate(kafka_user, kafka_topic):
+    async with AIOKafkaProducer(**kafka_user.aiokafka(by_certificate=True)) as producer:
+        await producer.send_and_wait(kafka_topic, b"tea")
+
+
+def test_without_the_right(kafka_cluster, kafka_user, kafka_topic):
+    kafka_cluster.deny(kafka_user.name, "Write", topic=kafka_topic)
+    told = []
+    producer = Producer(kafka_user.confluent_kafka())
+    producer.produce(kafka_topic, b"tea", on_delivery=lambda error, _: told.append(error.name()))
+    producer.flush(60)
+    assert told == ["TOPIC_AUTHORIZATION_FAILED"]
+"""
+
+
+def test_a_project_tests_with_logins(foreign_project: ForeignProject) -> None:
+    write_project(foreign_project.project, {"test_secured.py": SECURED})
+    code, said = foreign_project.run_pytest(
+        "-q", "--barnabas-secured", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider"
+    )
+    assert code == 0, said
+    assert "3 passed" in said, said
+    foreign_project.await_nothing_left()
+
+
+def test_a_user_of_a_cluster_without_logins_is_said_to_need_them(
+    foreign_project: ForeignProject,
+) -> None:
+    write_project(foreign_project.project, {"test_user.py": "def test_it(kafka_user):\n    pass\n"})
+    code, said = foreign_project.run_pytest("-q")
+    assert code == FAILED
+    assert "set barnabas_secured = true" in said
+    assert "Traceback" not in said
