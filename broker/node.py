@@ -645,6 +645,7 @@ class Node:
             topic_creator=self._topic_creator,
             conversions=self._conversions,
             supported_versions=dispatcher.supported_versions,
+            offers_consumer_groups=lambda: self._coordinator_host.topic_catalog.is_offered,
             auto_create=(
                 self._auto_topic_creation.ask
                 if self.config.topics.auto_create_topics_enable

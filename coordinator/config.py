@@ -6,8 +6,16 @@ Source: docs/spec/coordinator.md §8. Kafka's defaults, except where the section
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from barnabas.protocol.settings import ConfigError, setting
+
+_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor"
+ASSIGNOR_CLASSES: Final = {
+    f"{_PACKAGE}.UniformAssignor": "uniform",
+    f"{_PACKAGE}.RangeAssignor": "range",
+}
+"""As Kafka's own default of 3.9 names them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +111,119 @@ class CoordinatorConfig:
         "group.max.size", 2_147_483_647, "most members of one group", least=1
     )
 
+    rebalance_protocols: tuple[str, ...] = setting(
+        "group.coordinator.rebalance.protocols",
+        ("classic", "consumer"),
+        "protocols of groups that are offered; without consumer none of KIP-848",
+        choices=("classic", "consumer"),
+    )
+    consumer_session_timeout_ms: int = setting(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        "how long a member of a consumer group (KIP-848) may be silent",
+        least=1,
+    )
+    consumer_session_timeout_min_ms: int = setting(
+        "group.consumer.min.session.timeout.ms",
+        45_000,
+        "shortest session timeout that may be set for such groups",
+        least=1,
+    )
+    consumer_session_timeout_max_ms: int = setting(
+        "group.consumer.max.session.timeout.ms",
+        60_000,
+        "longest session timeout that may be set for such groups",
+        least=1,
+    )
+    consumer_heartbeat_interval_ms: int = setting(
+        "group.consumer.heartbeat.interval.ms",
+        5000,
+        "how often members of such groups are told to send heartbeats",
+        least=1,
+    )
+    consumer_heartbeat_interval_min_ms: int = setting(
+        "group.consumer.min.heartbeat.interval.ms",
+        5000,
+        "shortest heartbeat interval that may be set for such groups",
+        least=1,
+    )
+    consumer_heartbeat_interval_max_ms: int = setting(
+        "group.consumer.max.heartbeat.interval.ms",
+        15_000,
+        "longest heartbeat interval that may be set for such groups",
+        least=1,
+    )
+    consumer_assignment_interval_ms: int = setting(
+        "group.consumer.assignment.interval.ms",
+        1000,
+        "how long after one assignment of such a group the next one is computed, at least",
+        least=0,
+        most=15_000,
+    )
+    consumer_members_max: int = setting(
+        "group.consumer.max.size", 2_147_483_647, "most members of one such group", least=1
+    )
+    consumer_assignors: tuple[str, ...] = setting(
+        "group.consumer.assignors",
+        ("uniform", "range"),
+        "assignors of such groups; the first one is used where members name none",
+        choices=("uniform", "range", *ASSIGNOR_CLASSES),
+    )
+    consumer_regex_refresh_interval_ms: int = setting(
+        "group.consumer.regex.refresh.interval.ms",
+        600_000,
+        "how often it is looked which topics the expressions of members stand for",
+        least=10_000,
+    )
+
     def __post_init__(self) -> None:
+        self._check_consumer_settings()
         if self.session_timeout_min_ms > self.session_timeout_max_ms:
             raise ConfigError(
                 f"group.min.session.timeout.ms={self.session_timeout_min_ms}: "
                 f"must be at most group.max.session.timeout.ms={self.session_timeout_max_ms}"
             )
+
+    def _check_consumer_settings(self) -> None:
+        """Source: docs/spec/consumer-groups.md §2.6, C24."""
+        problems = [
+            f"group.consumer.{name}={value}: must be between group.consumer.min.{name}={least} "
+            f"and group.consumer.max.{name}={most}"
+            for name, least, value, most in (
+                (
+                    "session.timeout.ms",
+                    self.consumer_session_timeout_min_ms,
+                    self.consumer_session_timeout_ms,
+                    self.consumer_session_timeout_max_ms,
+                ),
+                (
+                    "heartbeat.interval.ms",
+                    self.consumer_heartbeat_interval_min_ms,
+                    self.consumer_heartbeat_interval_ms,
+                    self.consumer_heartbeat_interval_max_ms,
+                ),
+            )
+            if not least <= value <= most
+        ]
+        if self.consumer_heartbeat_interval_ms >= self.consumer_session_timeout_ms:
+            problems.append(
+                f"group.consumer.heartbeat.interval.ms={self.consumer_heartbeat_interval_ms}: must "
+                f"be less than group.consumer.session.timeout.ms={self.consumer_session_timeout_ms}"
+            )
+        if not self.consumer_assignors:
+            problems.append("group.consumer.assignors: must name at least one")
+        if problems:
+            raise ConfigError(*problems)
+
+    @property
+    def assignor_names(self) -> tuple[str, ...]:
+        """``group.consumer.assignors``, each by its short name."""
+        return tuple(ASSIGNOR_CLASSES.get(name, name) for name in self.consumer_assignors)
+
+    @property
+    def offers_consumer_groups(self) -> bool:
+        """Whether groups of the new protocol (KIP-848) are switched on here."""
+        return "consumer" in self.rebalance_protocols
 
     @property
     def retention_ms(self) -> int:

@@ -7,7 +7,7 @@ deadlines are only kept here, rebalance.py moves them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from barnabas.protocol.consumer_protocol import subscribed_topics
 from barnabas.protocol.errors import ErrorCode
@@ -26,6 +26,9 @@ _DEAD: Final = GroupState.DEAD
 
 CONSUMER: Final = "consumer"
 """The one protocol type whose member metadata the coordinator reads."""
+
+CLASSIC: Final = "classic"
+"""The type of a group whose members assign partitions themselves."""
 
 Respond: TypeAlias = Callable[[Any], None]
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
@@ -117,6 +120,9 @@ class Group:
     ``removals`` the members that were removed since its last generation began.
     """
 
+    is_consumer: ClassVar[bool] = False
+    """Whether it follows the new protocol (KIP-848): a ConsumerGroup."""
+
     __slots__ = (
         "_joined",
         "_offers",
@@ -138,6 +144,7 @@ class Group:
         "removals",
         "rules",
         "since_ms",
+        "stale_keys",
         "state",
         "static_members",
         "subscribed",
@@ -183,6 +190,8 @@ class Group:
         self.has_grown = False
         self.lacks_metadata = False
         """What it was may have been lost (damaged_records.py), and nobody has joined since."""
+        self.stale_keys: tuple[bytes, ...] = ()
+        """Keys of a consumer group of this name, which go with the next record of this one."""
         self.initial_remaining_ms = 0
         self._offers: dict[str, int] = {}
         self._joined = 0
@@ -197,6 +206,21 @@ class Group:
             self.lacks_metadata = False
             assert self.term.damaged is not None
             self.term.damaged.mark_metadata_known(self.group_id)
+
+    @property
+    def state_name(self) -> str:
+        """As clients are told."""
+        return self.state.value
+
+    @property
+    def type_name(self) -> str:
+        """As clients are told (KIP-1043)."""
+        return CLASSIC
+
+    @property
+    def member_count(self) -> int:
+        """How many members there are."""
+        return len(self.members)
 
     # -- members -----------------------------------------------------------------------------
 

@@ -42,8 +42,8 @@ from .rebalance import Rebalancer
 from .terms import LoadState
 from .tombstones import TombstoneWrite, group_tombstone, tombstones
 
-CLASSIC = "classic"
-"""The one type of group there is (KIP-848 has another)."""
+ABSENCE_SINCE = 6
+"""DescribeGroups: from this version on a group that is not there is an error (KIP-1043)."""
 
 
 class _OnDeleted(Protocol):
@@ -102,18 +102,19 @@ class GroupAdministration:
     # -- seeing ------------------------------------------------------------------------------
 
     def describe_groups(
-        self, request: DescribeGroupsRequest, _version: int, _caller: Caller, respond: Respond
+        self, request: DescribeGroupsRequest, version: int, _caller: Caller, respond: Respond
     ) -> None:
         """Answer for each group by itself, however often it is named.
 
-        One that is not there is Dead, which is no error.
+        One that is not there is Dead, which is no error before version 6. So is one of the new
+        protocol: tools ask for it with ConsumerGroupDescribe.
         """
         described: dict[str, describing.Group] = {}
         listings: list[_Listing] = []
 
         def describe(name: str) -> None:
             if name not in described:
-                described[name] = self._describe(name, listings)
+                described[name] = self._describe(name, version, listings)
 
         def begin(end: Callable[[], None]) -> None:
             def answer() -> None:
@@ -127,13 +128,13 @@ class GroupAdministration:
 
         self._scheduler.one_at_a_time(begin)
 
-    def _describe(self, group_id: str, listings: list[_Listing]) -> describing.Group:
+    def _describe(self, group_id: str, version: int, listings: list[_Listing]) -> describing.Group:
         """A group without its members, who come into ``listings``: there may be very many."""
         code, group = self._find_described(group_id)
         if code:
             return describing.Group(error_code=code, group_id=group_id)
-        if group is None:
-            return describing.Group(group_id=group_id, group_state=GroupState.DEAD.value)
+        if group is None or group.is_consumer:
+            return _not_found(group_id, version)
         is_stable = group.state is GroupState.STABLE
         members: list[describing.Member] = []
         protocol = group.protocol if is_stable else None
@@ -178,16 +179,16 @@ class GroupAdministration:
         for group in registry:
             if turn.is_over():
                 yield
-            if (states and group.state.value.lower() not in states) or (
-                types and CLASSIC not in types
+            if (states and group.state_name.lower() not in states) or (
+                types and group.type_name not in types
             ):
                 continue
             groups.append(
                 listing.Group(
                     group_id=group.group_id,
                     protocol_type=group.protocol_type or "",
-                    group_state=group.state.value,
-                    group_type=CLASSIC,
+                    group_state=group.state_name,
+                    group_type=group.type_name,
                 )
             )
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -380,6 +381,14 @@ class GroupAdministration:
     ) -> None:
         entries = remove_offsets(group, partitions, self._registry, self._rebalancer)
         tombstone_write.write(self._journal, group, entries)
+
+
+def _not_found(group_id: str, version: int) -> describing.Group:
+    dead = describing.Group(group_id=group_id, group_state=GroupState.DEAD.value)
+    if version >= ABSENCE_SINCE:
+        dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        dead.error_message = f"Group {group_id} is not a classic group."
+    return dead
 
 
 def _by_partition(item: tuple[TopicPartition, Commit]) -> TopicPartition:

@@ -20,6 +20,14 @@ from barnabas.protocol.errors import ErrorCode
 from .audit_trail import AuditTrail
 from .commit_meter import CommitMeter
 from .config import CoordinatorConfig
+from .consumer_groups.consumer_group import ConsumerGroup
+from .consumer_groups.consumer_heartbeats import ConsumerHeartbeatHandler
+from .consumer_groups.conversion import GroupConversion
+from .consumer_groups.described_groups import ConsumerGroupDescriptions
+from .consumer_groups.group_machine import ConsumerGroupMachine
+from .consumer_groups.group_settings import SettingsOf, node_settings
+from .consumer_groups.group_writes import GroupWrites
+from .consumer_groups.topic_catalog import NoTopics, TopicCatalog
 from .cooperative import CooperativeScheduler
 from .find_coordinator import FindCoordinatorHandler
 from .group import Group
@@ -84,12 +92,16 @@ class GroupCoordinator:
         audit_log: AuditLog | None = None,
         transaction_lookup: TransactionLookup | None = None,
         verification: TransactionVerification | None = None,
+        catalog: TopicCatalog | None = None,
+        settings_of: SettingsOf | None = None,
     ) -> None:
         """``lease_problem``: why no offset may be told now; NONE while this node's lease holds.
 
         ``audit_log`` is where changes by hand are recorded; None records nothing.
         ``transaction_lookup`` finds coordinators of transactions; None where those are off.
         ``verification`` asks transaction coordinators; None where there are no transactions.
+        ``catalog`` has topics with their ids; None where groups of the new protocol (KIP-848) are
+        off. ``settings_of`` gives what is set for such a group; None leaves it at ``config``.
         """
         self.node_id = node_id
         self.config = config
@@ -104,6 +116,8 @@ class GroupCoordinator:
         self._rebalancer = Rebalancer(
             config, self.registry, self._timers, self._journal, now_ms, scheduler
         )
+        self._catalog = catalog or NoTopics()
+        self._build_consumer_groups(settings_of or node_settings(config), loop, now_ms)
         folding = GroupFolding(now_ms)
         self.loader = Loader(log, folding, config.load_buffer_bytes, loop, self._on_loaded)
         self.standbys = GroupStandbys(log, self.registry, folding, config, loop)
@@ -113,21 +127,50 @@ class GroupCoordinator:
         self._zookeeper = ZooKeeperOffsetsHandler(zookeeper_offsets, topics, config, scheduler)
         self._discovery = FindCoordinatorHandler(topics, transaction_lookup, loop, scheduler)
         self.audit_trail = AuditTrail(audit_log, config, loop, now_ms, random)
+        self._serve_transactions(topics, now_ms, verification)
+        self._serve(topics, now_ms, random, lease_problem)
+
+    def _serve_transactions(
+        self,
+        topics: Topics,
+        now_ms: Callable[[], int],
+        verification: TransactionVerification | None,
+    ) -> None:
         self._transactional_commits = TransactionalCommits(
             self.registry,
             topics,
             self._journal,
             self._rebalancer,
-            config,
+            self.config,
             now_ms,
             self.audit_trail,
-            scheduler,
+            self._scheduler,
             verification,
+            self._catalog,
         )
         self.txn_offset_commit = self._transactional_commits.txn_offset_commit
         self.transaction_ended = self._transactional_commits.transaction_ended
         """To be called for each committed marker of an offsets partition, in the log's order."""
-        self._serve(topics, now_ms, random, lease_problem)
+
+    def _build_consumer_groups(
+        self,
+        settings_of: SettingsOf,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """What keeps groups of the new protocol."""
+        self.consumer_groups = ConsumerGroupMachine(
+            self.config,
+            self.registry,
+            self._timers,
+            GroupWrites(self._journal),
+            self._catalog,
+            settings_of,
+            loop,
+            now_ms,
+            self._scheduler,
+        )
+        self._conversion = GroupConversion(self.registry, self.consumer_groups)
 
     def _serve(
         self,
@@ -148,6 +191,7 @@ class GroupCoordinator:
             now_ms,
             self._zookeeper,
             self.audit_trail,
+            self._catalog,
         )
         self.offset_commit = commits.offset_commit
         self.offset_commit_in_turns = commits.offset_commit_in_turns
@@ -158,7 +202,16 @@ class GroupCoordinator:
         """The same without waiting, from version 1 on: ``(request, version)`` gives the answer."""
         self.offset_fetch_in_turns = fetches.offset_fetch_in_turns
         """The same of very many groups or partitions: work in turns that returns the answer."""
-        self.join_group = JoinGroupHandler(registry, rebalancer, self.config, rng).join_group
+        joins = JoinGroupHandler(registry, rebalancer, self.config, rng, self._conversion)
+        self.join_group = joins.join_group
+        heartbeats = ConsumerHeartbeatHandler(
+            registry, self.consumer_groups, self._conversion, self.config, rng
+        )
+        self.consumer_group_heartbeat = heartbeats.heartbeat
+        descriptions = ConsumerGroupDescriptions(
+            registry, self.consumer_groups.writes, self._catalog, self.config, self._scheduler
+        )
+        self.consumer_group_describe = descriptions.describe
         membership = MembershipHandler(registry, rebalancer, self._scheduler)
         self.sync_group = membership.sync_group
         self.heartbeat = membership.heartbeat
@@ -279,7 +332,11 @@ class GroupCoordinator:
         if not self.loader:
             self.when_loaded()
         for group in groups:
-            self._rebalancer.prepare_timers(group)
-            self._rebalancer.resume(group)
+            if isinstance(group, ConsumerGroup):
+                self.consumer_groups.prepare(group)
+                self.consumer_groups.resume(group)
+            else:
+                self._rebalancer.prepare_timers(group)
+                self._rebalancer.resume(group)
         if term.deleted_topics:
             self._administration.clean(groups, term.deleted_topics)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator
 
+from .consumer_groups.consumer_group import ConsumerGroup
 from .damaged_records import DamagedRecords
 from .fold import Folding
 from .group import Group
@@ -96,6 +97,12 @@ def _without_metadata(group: Group, now_ms: int) -> Group:
     offsets of the one that owns its partitions now.
     """
     bare = Group(group.group_id, group.term, since_ms=now_ms)
+    if isinstance(group, ConsumerGroup):
+        # which of its records are lost is not known: none counts, and all are deleted
+        bare = ConsumerGroup(group.group_id, group.term, since_ms=now_ms, epoch=group.epoch)
+        bare.assignment_epoch = group.epoch
+        bare.dirty = dict.fromkeys(group.keys())
+        bare.foreign_keys = group.foreign_keys
     bare.offsets = group.offsets
     bare.lacks_metadata = True
     return bare

@@ -85,6 +85,17 @@ class GroupRegistry(TermRegistry[GroupTerm]):
         if damaged is not None:
             group.lacks_metadata = damaged.lacks_metadata(group.group_id)
 
+    def replace(self, group: Group, successor: Group) -> None:
+        """A group goes on as one of the other kind, with the same offsets.
+
+        What is on its way for the former one still ends there: it settles in offsets that both
+        have, so that nothing acknowledged is lost.
+        """
+        assert self.groups[group.group_id] is group
+        successor.offsets, successor.commits = group.offsets, group.commits
+        group.term.groups[group.group_id] = successor
+        self.groups[group.group_id] = successor
+
     def evict(self, group: Group) -> None:
         """A group is dead: its id may be used anew."""
         if self.groups.get(group.group_id) is group:

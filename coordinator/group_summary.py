@@ -42,7 +42,7 @@ def summarize(group: Group) -> GroupSummary:
         partition: OffsetSummary(commit.offset, commit.committed_ms, commit.record_offset)
         for partition, commit in group.offsets.committed.items()
     }
-    return GroupSummary(group.group_id, group.state, len(group.members), group.commits, offsets)
+    return GroupSummary(group.group_id, group.state, group.member_count, group.commits, offsets)
 
 
 def group_summaries(registry: GroupRegistry) -> Iterator[GroupSummary]:

@@ -16,6 +16,8 @@ from barnabas.protocol.messages.join_group import JoinGroupRequest
 
 from . import rebalance_responses
 from .config import CoordinatorConfig
+from .consumer_groups.consumer_group import ConsumerGroup
+from .consumer_groups.conversion import GroupConversion
 from .group import Group, Member, PendingRequest, Protocols, Respond
 from .group_registry import GroupRegistry
 from .group_state import GroupState
@@ -68,7 +70,9 @@ class JoinGroupHandler:
         rebalancer: Rebalancer,
         config: CoordinatorConfig,
         rng: random.Random,
+        conversion: GroupConversion,
     ) -> None:
+        self._conversion = conversion
         self._registry = registry
         self._rebalancer = rebalancer
         self._sessions = rebalancer.sessions
@@ -95,10 +99,28 @@ class JoinGroupHandler:
         elif not group.can_take(request.protocol_type, terms.protocols):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             respond(rebalance_responses.join_refused(code, version, request.member_id))
+        elif isinstance(group, ConsumerGroup):
+            self._join_consumer_group(group, request, version, caller, respond)
         elif request.member_id:
             self._known(group, request, terms, caller, PendingRequest(version, respond))
         else:
             self._unknown(group, request, terms, caller, PendingRequest(version, respond))
+
+    def _join_consumer_group(
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        version: int,
+        caller: Caller,
+        respond: Respond,
+    ) -> None:
+        """One without members goes on as a classic group; another takes no classic member."""
+        if group.consumers:
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            respond(rebalance_responses.join_refused(code, version, request.member_id))
+            return
+        self._rebalancer.prepare_timers(self._conversion.to_classic(group))
+        self.join_group(request, version, caller, respond)
 
     def _request_problem(self, request: JoinGroupRequest) -> ErrorCode:
         if not request.group_id:

@@ -41,6 +41,8 @@ from .audit_trail import AuditTrail
 from .bulk_commit import BulkCommitHandler
 from .commit_record import commit_of, entry_of
 from .config import CoordinatorConfig
+from .consumer_groups.member_commits import EPOCHS_SINCE, commit_problem
+from .consumer_groups.topic_catalog import TopicCatalog
 from .cooperative import STEPS_PER_TURN, Steps, Turn
 from .group import Group, Respond
 from .group_registry import GroupRegistry
@@ -165,8 +167,10 @@ class OffsetCommitHandler:
         now_ms: Callable[[], int],
         zookeeper: ZooKeeperOffsetsHandler,
         audit_trail: AuditTrail,
+        catalog: TopicCatalog,
     ) -> None:
         self._registry = registry
+        self._catalog = catalog
         # The registry's own map, looked at anew by each request: a group that moved to another node
         # leaves it, and is not served from here any longer.
         self._groups = registry.groups
@@ -195,13 +199,14 @@ class OffsetCommitHandler:
             self._zookeeper.commit(request, respond)
             return
         group = self._groups.get(request.group_id)
-        problem = (
-            self._new_group_problem(request)
-            if group is None
-            else group.commit_problem(
+        if group is None:
+            problem = self._new_group_problem(request, version)
+        elif group.is_consumer:
+            problem = commit_problem(group, request, version, self._catalog)
+        else:
+            problem = group.commit_problem(
                 request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
             )
-        )
         topics = request.topics
         if len(topics) == 1 and len(topics[0].partitions) == 1:
             self._commit_one(request, topics[0], group, problem, caller, respond)
@@ -226,16 +231,14 @@ class OffsetCommitHandler:
             staged = _MultiPartitionCommit(_of_topics(()), respond)
             counts: dict[str, int] = {}
             entries = yield from self._validate_in_turns(request, staged, counts, turn)
-            # A topic that was not there may be there by now. It stays refused: that was the truth
-            # when it was looked up, and the client may try again.
+            # A topic that was not there stays refused: that was the truth when it was looked up.
             known = ((name, count) for name, count in counts.items() if count)
             # Others had their turns. Offsets of a topic that was deleted meanwhile must not be
             # written: they would stay until they expire. Then everything is checked anew.
             if all(self._partition_count(name) == count for name, count in known):
                 break
-        # For the same reason group, member and generation are checked only now, in the turn in
-        # which the records are written.
-        group, problem = self._find_group(request)
+        # So group, member and generation are checked now, in the turn of the write.
+        group, problem = self._find_group(request, version)
         if entries and not problem and self._is_too_much(request, group, entries):
             problem = COMMIT_ERRORS[ErrorCode.MESSAGE_TOO_LARGE]
         if entries and not problem:
@@ -245,11 +248,15 @@ class OffsetCommitHandler:
             yield from _refuse(staged.response, problem, turn)
         respond(staged.response)
 
-    def _find_group(self, request: OffsetCommitRequest) -> tuple[Group | None, ErrorCode]:
+    def _find_group(
+        self, request: OffsetCommitRequest, version: int
+    ) -> tuple[Group | None, ErrorCode]:
         """The group and what is wrong with the request; a group that is not there may be made."""
         group = self._groups.get(request.group_id)
         if group is None:
-            return None, self._new_group_problem(request)
+            return None, self._new_group_problem(request, version)
+        if group.is_consumer:
+            return group, commit_problem(group, request, version, self._catalog)
         epoch = request.generation_id_or_member_epoch
         return group, group.commit_problem(request.member_id, request.group_instance_id, epoch)
 
@@ -285,8 +292,7 @@ class OffsetCommitHandler:
         if code:
             respond(_answer_of_one(name, index, code))
             return
-        # Only now: a request that is refused as a whole must not leave an empty group behind.
-        if group is None:
+        if group is None:  # only now: what is refused as a whole must leave no group behind
             group = self._rebalancer.create_group(request.group_id)
         commit = commit_of(asked, self._now_ms(), request.retention_time_ms)
         partition = (name, index)
@@ -410,7 +416,7 @@ class OffsetCommitHandler:
         if member is not None:
             self._sessions.renew(member)
 
-    def _new_group_problem(self, request: OffsetCommitRequest) -> ErrorCode:
+    def _new_group_problem(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
         """What holds for every known partition of a group that does not exist yet.
 
         A commit without a generation makes the group: simple consumers have no other way. One with
@@ -418,7 +424,8 @@ class OffsetCommitHandler:
         """
         code = self._registry.ownership_problem(request.group_id)
         if not code and request.generation_id_or_member_epoch >= 0:
-            code = ErrorCode.ILLEGAL_GENERATION
+            is_new = version >= EPOCHS_SINCE
+            code = ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION
         return code
 
     def _partition_problem(self, asked: Partition, count: int, problem: ErrorCode) -> ErrorCode:

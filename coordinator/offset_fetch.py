@@ -14,6 +14,7 @@ from barnabas.protocol.codec.compiler import layout_in
 from barnabas.protocol.codec.rows import ROWS_MIN
 from barnabas.protocol.codec.wire import factory
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_fetch import Group as AskedGroup
 from barnabas.protocol.messages.offset_fetch import (
     GroupResult,
     OffsetFetchRequest,
@@ -24,6 +25,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 
 from .commit_columns import fetched, fetched_columns
+from .consumer_groups.consumer_group import ConsumerGroup
 from .cooperative import STEPS_PER_TURN, Steps, Turn
 from .group import Respond
 from .group_registry import GroupRegistry
@@ -81,6 +83,8 @@ class OffsetFetchHandler:
             groups = []
             for asked in request.groups:
                 code, topics = self._fetch_group(asked.group_id, asked.topics, is_stable, version)
+                if not code and (problem := self._member_problem(asked)):
+                    code, topics = problem, ()
                 groups.append(_of_group(asked.group_id, topics, code))
             return _of_groups(groups)
         code, topics = self._fetch_group(request.group_id, request.topics, is_stable, version)
@@ -116,8 +120,17 @@ class OffsetFetchHandler:
             code, topics = yield from self._fetch_group_in_turns(
                 asked.group_id, asked.topics, turn, version, is_stable=is_stable
             )
+            if not code and (problem := self._member_problem(asked)):
+                code, topics = problem, ()
             groups.append(_of_group(asked.group_id, topics, code))
         return _of_groups(groups)
+
+    def _member_problem(self, asked: AskedGroup) -> ErrorCode:
+        """Whether the member that it says it is may be told (KIP-848); others may ask anything."""
+        group = self._groups.get(asked.group_id)
+        if isinstance(group, ConsumerGroup):
+            return group.fetch_problem(asked.member_id, asked.member_epoch)
+        return _NONE
 
     def _fetch_group_in_turns(
         self,

@@ -44,7 +44,7 @@ from .group import CONSUMER, Group, Member, PendingRequest
 from .group_record import is_larger, record_of
 from .group_registry import GroupRegistry
 from .group_state import GroupState
-from .offsets_journal import GROUP_ERRORS, Journal, OnCommitted
+from .offsets_journal import GROUP_ERRORS, Entry, Journal, OnCommitted
 from .sessions import Sessions
 from .timer import Deadline, TimerQueue
 
@@ -422,7 +422,11 @@ class Rebalancer:
             self._journal.refuse(group.term, ErrorCode.MESSAGE_TOO_LARGE, on_committed)
             return
         value = group_value(record_of(group, assignments))
-        self._journal.write(group.term, [(group_key(group.group_id), value)], on_committed)
+        entries: list[Entry] = [(group_key(group.group_id), value)]
+        if group.stale_keys:
+            entries += [(key, None) for key in group.stale_keys]
+            on_committed = partial(_stale_forgotten, group, on_committed)
+        self._journal.write(group.term, entries, on_committed)
 
     def _is_too_large(self, group: Group) -> bool:
         """Whether the group's record cannot fit into a batch, as far as that is seen at once.
@@ -534,3 +538,12 @@ class Rebalancer:
                 self.prepare_rebalance(group, "members did not ask for their assignment")
 
         self._scheduler.run(missing, drop, rebalance_again)
+
+
+def _stale_forgotten(
+    group: Group, on_committed: OnCommitted, code: ErrorCode, record_offset: int
+) -> None:
+    """What a consumer group of this name had left behind went with the record of this one."""
+    if not code:
+        group.stale_keys = ()
+    on_committed(code, record_offset)

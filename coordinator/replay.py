@@ -11,11 +11,18 @@ from itertools import repeat
 from struct import Struct, unpack
 from typing import Final
 
+from barnabas.protocol.consumer_group_records import (
+    ConsumerGroupKey,
+    RecordType,
+    consumer_group_key,
+    parse_consumer_group_key,
+)
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.offsets_topic import (
     GroupKey,
     GroupRecord,
     OffsetKey,
+    group_key,
     parse_group_value,
     parse_key,
     parse_offset_value,
@@ -25,6 +32,8 @@ from barnabas.protocol.records.control import Marker, parse_marker
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.latest_by_key import Latest, gather, gather_short
 
+from .consumer_groups import stored_group
+from .consumer_groups.stored_group import Raw
 from .group import Group
 from .group_record import group_of
 from .group_registry import GroupTerm
@@ -85,6 +94,10 @@ class Replay:
         """Where the last metadata, or its tombstone, of each group is; None while nobody asks."""
         self.open_groups: dict[int, set[str]] = {}
         """By producer id: the groups in which its open transaction staged offsets."""
+        self.consumer_records: dict[str, Raw] = {}
+        """The last records of each group of the new protocol (KIP-848), as they are."""
+        self.record_offsets: dict[str, int] = {}
+        """Where the records of ``records`` are: the later one of both kinds decides (C50)."""
         self._latest: Latest = {}
         self._ms = 0
 
@@ -204,13 +217,35 @@ class Replay:
             else:
                 self._put_offset(record_offset, about, value, producer_id)
         elif isinstance(about, GroupKey):
-            if self.group_record_offsets is not None:
-                self.group_record_offsets[about.group] = record_offset
-            if value is None:
-                self.records.pop(about.group, None)
-            else:
-                self.records[about.group] = parse_group_value(value)
+            self._apply_group(record_offset, about.group, value)
+        elif (consumer := parse_consumer_group_key(key)) is not None:
+            self._apply_consumer(record_offset, consumer, value)
         # keys of later versions belong to other kinds of groups: not ours to read
+
+    def _apply_group(self, record_offset: int, group_id: str, value: bytes | None) -> None:
+        if self.group_record_offsets is not None:
+            self.group_record_offsets[group_id] = record_offset
+        if value is None:
+            self.records.pop(group_id, None)
+            self.record_offsets.pop(group_id, None)
+        else:
+            self.records[group_id] = parse_group_value(value)
+            self.record_offsets[group_id] = record_offset
+
+    def _apply_consumer(
+        self, record_offset: int, key: ConsumerGroupKey, value: bytes | None
+    ) -> None:
+        """Kept as it is: members may come before their group, and targets before both (C48)."""
+        if self.group_record_offsets is not None:
+            known = self.group_record_offsets.get(key.group, -1)
+            self.group_record_offsets[key.group] = max(known, record_offset)
+        raw = self.consumer_records.setdefault(key.group, {})
+        if value is None:
+            raw.pop((key.type, key.name), None)
+            if not raw:
+                del self.consumer_records[key.group]
+        else:
+            raw[key.type, key.name] = record_offset, bytes(value)
 
     def end_transaction(self, producer_id: int, marker: Marker, marker_offset: int) -> None:
         """A producer's transaction ended: what it staged counts from here on, or never did."""
@@ -231,16 +266,47 @@ class Replay:
         The groups share their offsets with this object, which is to be given up then.
         """
         for group_id, record in self.records.items():
+            if self.is_consumer(group_id):
+                continue
             group = group_of(group_id, record, term)
-            offsets = self.offsets.get(group_id)
-            if offsets is not None:
-                group.offsets = offsets
+            group.stale_keys = self._consumer_keys(group_id)
+            self._share_offsets(group)
             yield group
+        for group_id, raw in self.consumer_records.items():
+            if self.is_consumer(group_id):
+                made = stored_group.group_of(group_id, raw, term, now_ms)
+                if group_id in self.records:
+                    made.foreign_keys = [(group_key(group_id), None)]
+                self._share_offsets(made)
+                yield made
         for group_id, offsets in self.offsets.items():
-            if group_id not in self.records and not offsets.is_empty:
+            is_known = group_id in self.records or group_id in self.consumer_records
+            if not is_known and not offsets.is_empty:
                 group = Group(group_id, term, since_ms=now_ms)
                 group.offsets = offsets
                 yield group
+
+    def is_consumer(self, group_id: str) -> bool:
+        """Whether the group is of the new protocol: its record is newer than a classic one (C50).
+
+        A classic one without a record of such a group beside it counts, wherever it is.
+        """
+        raw = self.consumer_records.get(group_id)
+        if raw is None:
+            return False
+        if group_id not in self.records:
+            return True
+        found = raw.get((RecordType.GROUP_METADATA, ""))
+        return found is not None and found[0] > self.record_offsets.get(group_id, -1)
+
+    def _consumer_keys(self, group_id: str) -> tuple[bytes, ...]:
+        raw = self.consumer_records.get(group_id, {})
+        return tuple(consumer_group_key(kind, group_id, name) for kind, name in raw)
+
+    def _share_offsets(self, group: Group) -> None:
+        offsets = self.offsets.get(group.group_id)
+        if offsets is not None:
+            group.offsets = offsets
 
     # -- from a snapshot -----------------------------------------------------------------------
 

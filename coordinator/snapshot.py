@@ -9,6 +9,8 @@
     group    value version 3 of the group's record
     offsets  producer id int64, -1 for what is served | topics | columns
     old keys topics | columns up to the partition
+consumer record offset int64 | type int16 | member id or expression string | value
+classic  record offset int64, of the group's record where it has consumer's as well
     topics   count uint16 | string ...
     columns  count uint16 | topic index uint16 ... | partition int32 ... | leader epoch int32 ...
              | offset int64 ... | time int64 ... | expiry int64 ... | record offset int64 ...
@@ -21,7 +23,7 @@ Columns, because one call then reads thousands of numbers. Source: docs/spec/coo
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from struct import Struct, pack, unpack_from
 from struct import error as struct_error
@@ -29,6 +31,7 @@ from typing import Final, TypeVar
 
 from crc32c import crc32c
 
+from barnabas.protocol.consumer_group_records import RecordType
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.offsets_topic import group_value, parse_group_value
 from barnabas.protocol.records.corrupt_records import CorruptRecords
@@ -40,6 +43,9 @@ T = TypeVar("T")
 
 MAGIC: Final = b"OFFSETS\x00"
 FORMAT: Final = 1
+"""That of releases without consumer groups (KIP-848), written where there is none."""
+FORMAT_WITH_CONSUMERS: Final = 2
+"""The same with frames of kinds that those releases do not know: they read the log instead."""
 _HEADER: Final = Struct(">8shiqqqI")
 _CHECKSUM: Final = Struct(">I")
 HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
@@ -48,6 +54,8 @@ FRAME_BYTES_MAX: Final = 1 << 28
 _GROUP: Final = 0
 _OFFSETS: Final = 1
 _OLD_KEYS: Final = 2
+_CONSUMER: Final = 3
+_CLASSIC_OFFSET: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +69,13 @@ class SnapshotHeader:
     """Every record below it was applied, none at it or above."""
     body_bytes: int = 0
     body_crc: int = 0
+    format: int = FORMAT
 
     def to_bytes(self) -> bytes:
         """As it stands before the body."""
         fields = _HEADER.pack(
             MAGIC,
-            FORMAT,
+            self.format,
             self.leader_epoch,
             self.log_start,
             self.offset,
@@ -82,17 +91,16 @@ class SnapshotHeader:
             raise CorruptRecords(f"a snapshot's header of {len(data)} bytes")
         magic, version, *fields = _HEADER.unpack_from(data)
         (crc,) = _CHECKSUM.unpack_from(data, _HEADER.size)
-        if magic != MAGIC or version != FORMAT or crc != crc32c(data[: _HEADER.size]):
+        is_known = version in (FORMAT, FORMAT_WITH_CONSUMERS)
+        if magic != MAGIC or not is_known or crc != crc32c(data[: _HEADER.size]):
             raise CorruptRecords("not a snapshot of this format")
-        return cls(*fields)
+        return replace(cls(*fields), format=version)
 
 
 def sealed(header: SnapshotHeader, frames: Sequence[bytes]) -> bytes:
     """The whole file; of the header only the first three fields are looked at. Takes long."""
     body = b"".join(frames)
-    whole = SnapshotHeader(
-        header.leader_epoch, header.log_start, header.offset, len(body), crc32c(body)
-    )
+    whole = replace(header, body_bytes=len(body), body_crc=crc32c(body))
     return whole.to_bytes() + body
 
 
@@ -103,6 +111,7 @@ def frames_of(replay: Replay) -> Iterator[bytes]:
     """The body, frame by frame; ``replay`` must not change meanwhile."""
     for group_id, record in replay.records.items():
         yield _frame(_GROUP, group_id, group_value(record))
+    yield from _consumer_frames(replay)
     for group_id, offsets in replay.offsets.items():
         for producer_id, commits in (
             (NO_PRODUCER, offsets.committed),
@@ -113,6 +122,21 @@ def frames_of(replay: Replay) -> Iterator[bytes]:
         for keys in _parts(sorted(offsets.old_keys)):
             topics, partition_columns = _partition_columns(keys)
             yield _frame(_OLD_KEYS, group_id, topics + partition_columns)
+
+
+def _consumer_frames(replay: Replay) -> Iterator[bytes]:
+    for group_id, raw in replay.consumer_records.items():
+        for (record_type, name), (offset, value) in raw.items():
+            content = pack(">qh", offset, record_type) + _string(name) + value
+            yield _frame(_CONSUMER, group_id, content)
+        if group_id in replay.records:
+            at = pack(">q", replay.record_offsets.get(group_id, -1))
+            yield _frame(_CLASSIC_OFFSET, group_id, at)
+
+
+def format_of(replay: Replay) -> int:
+    """Of the snapshot of this fold."""
+    return FORMAT_WITH_CONSUMERS if replay.consumer_records else FORMAT
 
 
 def _parts(items: Iterable[T]) -> Iterator[list[T]]:
@@ -222,10 +246,24 @@ class Restoring(Body):
             elif kind == _OLD_KEYS:
                 partitions, _ = _read_partition_columns(frame, position)
                 self.replay.restore_old_keys(group_id, partitions)
+            elif kind == _CONSUMER:
+                self._take_consumer(group_id, frame, position)
+            elif kind == _CLASSIC_OFFSET:
+                (self.replay.record_offsets[group_id],) = unpack_from(">q", frame, position)
             else:
                 raise CorruptRecords(f"a frame of kind {kind}")
         except (struct_error, IndexError, UnicodeDecodeError, CorruptRequest) as error:
             raise CorruptRecords(f"a frame of a snapshot: {error}") from error
+
+    def _take_consumer(self, group_id: str, frame: bytes, position: int) -> None:
+        offset, number = unpack_from(">qh", frame, position)
+        name, position = _read_string(frame, position + 10)
+        try:
+            record_type = RecordType(number)
+        except ValueError as error:
+            raise CorruptRecords(f"a record of type {number} in a snapshot") from error
+        raw = self.replay.consumer_records.setdefault(group_id, {})
+        raw[record_type, name] = offset, frame[position:]
 
 
 def _read_string(frame: bytes, position: int) -> tuple[str, int]:

@@ -128,7 +128,7 @@ def capture(state: StandbyState[Replay]) -> Generator[None, None, Captured | Non
     epoch = state.replica.epoch_at(offset - 1) if offset > state.log_start else -1
     if epoch < 0:
         return None
-    header = SnapshotHeader(epoch, state.log_start, offset)
+    header = SnapshotHeader(epoch, state.log_start, offset, format=snapshot.format_of(state.fold))
     frames = []
     for frame in snapshot.frames_of(state.fold):
         frames.append(frame)

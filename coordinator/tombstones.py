@@ -12,6 +12,8 @@ from typing import Final
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.offsets_topic import group_key, offset_key, old_offset_key
 
+from .consumer_groups.consumer_group import ConsumerGroup
+from .consumer_groups.stored_group import group_tombstones
 from .group import Group
 from .offsets import TopicPartition
 from .offsets_journal import Entry, Journal
@@ -35,7 +37,10 @@ def tombstones(group: Group, partitions: Iterable[TopicPartition]) -> list[Entry
 
 def group_tombstone(group: Group) -> list[Entry]:
     """For the group itself; none when it only ever kept offsets and so has no record."""
-    return [(group_key(group.group_id), None)] if group.generation > 0 else []
+    if isinstance(group, ConsumerGroup):
+        return group_tombstones(group)
+    stale: list[Entry] = [(key, None) for key in group.stale_keys]
+    return [*stale, (group_key(group.group_id), None)] if group.generation > 0 else stale
 
 
 class TombstoneWrite:

@@ -37,6 +37,8 @@ from barnabas.protocol.offsets_topic import offset_key, offset_value
 
 from .audit_trail import AuditTrail
 from .config import CoordinatorConfig
+from .consumer_groups.consumer_group import ConsumerGroup
+from .consumer_groups.topic_catalog import TopicCatalog
 from .cooperative import CooperativeScheduler, Steps, Turn
 from .group import Group, Respond
 from .group_registry import GroupRegistry, GroupTerm
@@ -149,9 +151,11 @@ class TransactionalCommits:
         audit_trail: AuditTrail,
         scheduler: CooperativeScheduler,
         verification: TransactionVerification | None,
+        catalog: TopicCatalog,
     ) -> None:
         """Without ``verification`` there are no transactions here, and 15 is answered."""
         self._registry = registry
+        self._catalog = catalog
         self._partition_count = topics.partition_count
         self._missing_partition_error = topics.missing_partition_error
         self._journal = journal
@@ -317,6 +321,8 @@ class TransactionalCommits:
             code = group.transactional_commit_problem(
                 request.member_id, request.group_instance_id, generation
             )
+            if code and isinstance(group, ConsumerGroup):
+                code = self._consumer_problem(pending, group)
         else:
             # As an empty group: one with a generation belongs to members that are not there.
             code = ErrorCode.UNKNOWN_MEMBER_ID if generation >= 0 else _NONE
@@ -325,6 +331,18 @@ class TransactionalCommits:
         size = sum(len(row.entry[0]) + len(row.entry[1] or b"") for row in pending.rows)
         is_too_much = size > self._journal.plain_bytes_max(term)
         return COMMIT_ERRORS[ErrorCode.MESSAGE_TOO_LARGE] if is_too_much else _NONE
+
+    def _consumer_problem(self, pending: _PendingCommit, group: ConsumerGroup) -> ErrorCode:
+        """As of an OffsetCommit; the versions that are served know no stale epoch, but 22."""
+        request = pending.request
+        code = group.partitions_problem(
+            request.member_id,
+            request.generation_id,
+            [row.partition for row in pending.rows],
+            self._catalog,
+        )
+        is_stale = code is ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if is_stale else code
 
     def _write(
         self,

@@ -11,6 +11,7 @@ from typing import Final
 
 from barnabas.broker.metadata.metadata_cache import WHOLE
 from barnabas.protocol.messages import leader_and_isr, stop_replica, update_metadata
+from barnabas.protocol.zookeeper.broker_registration import CONSUMER_GROUPS_FEATURE
 
 from .context import ControllerContext, Partition
 from .leader_election import DELETED
@@ -96,6 +97,7 @@ class ControlRequestBuilder:
             controller_epoch=self.controller_epoch,
             broker_epoch=self.context.nodes[node].epoch,
             topic_states=states,
+            offers_consumer_groups=self._offers_consumer_groups(),
             live_brokers=[self._live_broker(other) for other in sorted(self.context.nodes)],
         )
         if self.context.nodes[node].is_kafka_peer:
@@ -192,6 +194,13 @@ class ControlRequestBuilder:
         if self._has_kafka_peer():
             return NO_TOPIC_ID
         return self.context.topic_ids.get(topic, NO_TOPIC_ID)
+
+    def _offers_consumer_groups(self) -> bool:
+        """Whether every node says that it knows them (docs/spec/consumer-groups.md §1, C3)."""
+        return all(
+            not node.is_kafka_peer and CONSUMER_GROUPS_FEATURE in node.registration.features
+            for node in self.context.nodes.values()
+        )
 
     def _has_kafka_peer(self) -> bool:
         return any(node.is_kafka_peer for node in self.context.nodes.values())

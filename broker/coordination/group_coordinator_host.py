@@ -26,6 +26,7 @@ from .audit_topic_writer import AuditTopicWriter
 from .coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
 from .leadership_notices import LeadershipNotices
 from .state_topic_partitions import StateTopic
+from .topic_catalog import NodeTopicCatalog
 
 
 class GroupCoordinatorHost:
@@ -58,19 +59,14 @@ class GroupCoordinatorHost:
         self._audit_topic = AuditTopicWriter(
             metadata, create=creation.ask, dial=dial, locate=locate, now_ms=now_ms
         )
+        self.topic_catalog = NodeTopicCatalog(
+            metadata, is_enabled=config.coordinator.offers_consumer_groups
+        )
         self.groups = GroupCoordinator(
             node_id=node_id,
             config=config.coordinator,
             log=StateLogPort(replicas, OFFSETS_TOPIC, loop, liveness.lease.holds, files),
-            topics=CoordinatorTopics(
-                node_id,
-                metadata,
-                creation.ask,
-                topic=OFFSETS_TOPIC,
-                counts={OFFSETS_TOPIC: lambda: self.topic.partition_count},
-                may_answer=liveness.lease.holds,
-                ordered=lambda partition: self._notices.ordered(partition),
-            ),
+            topics=self._topics(node_id, creation),
             zookeeper_offsets=ZooKeeperOffsetsPort(zookeeper),
             loop=loop,
             now_ms=now_ms,
@@ -79,6 +75,7 @@ class GroupCoordinatorHost:
             audit_log=self._audit_topic,
             verification=verification,
             transaction_lookup=transaction_lookup,
+            catalog=self.topic_catalog,
         )
         self._notices = LeadershipNotices(
             OFFSETS_TOPIC,
@@ -91,6 +88,17 @@ class GroupCoordinatorHost:
             OFFSETS_TOPIC, zookeeper, self.groups.start, self.groups.offsets_topic_lost
         )
         self._connect_callbacks()
+
+    def _topics(self, node_id: int, creation: AutoTopicCreation) -> CoordinatorTopics:
+        return CoordinatorTopics(
+            node_id,
+            self._metadata,
+            creation.ask,
+            topic=OFFSETS_TOPIC,
+            counts={OFFSETS_TOPIC: lambda: self.topic.partition_count},
+            may_answer=self._liveness.lease.holds,
+            ordered=lambda partition: self._notices.ordered(partition),
+        )
 
     def _connect_callbacks(self) -> None:
         """Loads end, the metadata changes, a lease begins."""

@@ -1,17 +1,34 @@
 """ApiVersions: what this listener serves, from version 0 on.
 
-Source: docs/spec/protocol.md §0 (min is always 0) and §1.3. A version nobody knows yet is answered
-by net/dispatch.py.
+Source: docs/spec/protocol.md §0 (min is always 0) and §1.3; docs/spec/consumer-groups.md §1. A
+version nobody knows yet is answered by net/dispatch.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from barnabas.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeature,
+    SupportedFeature,
+)
+from barnabas.protocol.zookeeper.broker_registration import CONSUMER_GROUPS_FEATURE
 
 from .call import Call, Handler, Peer
+
+OF_CONSUMER_GROUPS: Final = frozenset(
+    {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}
+)
+"""Clients look at these keys alone, whatever features say (docs/spec/consumer-groups.md §1)."""
+ZERO_LEVEL_SINCE: Final = 4
+_SUPPORTED: Final = (SupportedFeature(name=CONSUMER_GROUPS_FEATURE, min_version=0, max_version=1),)
+_FINALIZED: Final = (
+    FinalizedFeature(name=CONSUMER_GROUPS_FEATURE, max_version_level=1, min_version_level=1),
+)
 
 Offered = Callable[[Peer], Sequence[tuple[int, int]]]
 """Key and highest version of what a peer may ask: net/dispatch.py knows."""
@@ -20,19 +37,36 @@ Offered = Callable[[Peer], Sequence[tuple[int, int]]]
 class ApiVersionsHandler:
     """Lists what is registered and allowed on the peer's listener."""
 
-    def __init__(self, supported_versions: Offered) -> None:
+    def __init__(
+        self,
+        supported_versions: Offered,
+        *,
+        offers_consumer_groups: Callable[[], bool] = lambda: True,
+        features_epoch: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """``offers_consumer_groups``: whether groups of KIP-848 are on in all of the cluster now.
+
+        ``features_epoch`` grows when features may have changed; clients believe the highest.
+        """
         self._offered = supported_versions
+        self._offers_consumer_groups = offers_consumer_groups
+        self._features_epoch = features_epoch
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
         return {ApiKey.API_VERSIONS: self.api_versions}
 
     def api_versions(self, call: Call) -> ApiVersionsResponse:
-        """The APIs, each from version 0."""
+        """The APIs, each from version 0; those of consumer groups while they are on (C1, C2)."""
+        is_on = self._offers_consumer_groups()
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersion(api_key=key, min_version=0, max_version=highest)
                 for key, highest in self._offered(call.peer)
+                if is_on or key not in OF_CONSUMER_GROUPS
             ],
-            finalized_features_epoch=0,  # of none: see update_features.py
+            # readers of version 3 fail at a lowest level of 0 (KAFKA-17011)
+            supported_features=_SUPPORTED if call.version >= ZERO_LEVEL_SINCE else (),
+            finalized_features=_FINALIZED if is_on else (),
+            finalized_features_epoch=self._features_epoch(),
         )

@@ -103,6 +103,16 @@ MATRIX: Final[Mapping[int, Row]] = {
     ApiKey.DESCRIBE_GROUPS: _row(
         groups.describe_groups_guard, "30 each group", guards.DESCRIBE_GROUP
     ),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _row(
+        groups.consumer_group_heartbeat_guard,
+        "30; a named topic 29; what an expression matches: left out",
+        *(guards.READ_GROUP, guards.DESCRIBE_TOPIC),
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _row(
+        groups.consumer_group_describe_guard,
+        "30 each group; 29 and no members where a topic may not be described",
+        *(guards.DESCRIBE_GROUP, guards.DESCRIBE_TOPIC),
+    ),
     ApiKey.LIST_GROUPS: _row(
         groups.list_groups_guard,
         "left out",

@@ -10,9 +10,12 @@ from functools import partial
 from typing import Any, Final
 
 from barnabas.coordinator import rebalance_responses
+from barnabas.coordinator.consumer_groups import consumer_heartbeats, described_groups
 from barnabas.protocol.acl import ResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -50,6 +53,7 @@ from .guards import (
 GROUP_CODE: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 TOPIC_CODE: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 ID_CODE: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+NO_TOPIC: Final = "The group has described topic(s) that the client is not authorized to describe."
 GROUP: Final = 0
 TRANSACTION: Final = 1
 """Types of keys in FindCoordinator."""
@@ -267,6 +271,30 @@ leave_guard: Final = whole(
 )
 
 
+def _no_heartbeat(code: ErrorCode) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
+    return consumer_heartbeats.refused(code, DENIED)
+
+
+def consumer_group_heartbeat_guard(serve: Handler, context: GuardContext) -> Handler:
+    """Read on the group, and Describe on each topic that is named: all of it or nothing."""
+
+    def handle(call: Call) -> Answer:
+        request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
+        if not context.may(call, READ_GROUP, request.group_id):
+            return _no_heartbeat(GROUP_CODE)
+        if not request.subscribed_topic_names:
+            return serve(call)
+        return served(_named_topics(call, serve, context))
+
+    return handle
+
+
+def _named_topics(call: Call, serve: Handler, context: GuardContext) -> Steps:
+    names = call.request.subscribed_topic_names
+    found = yield from split(call, context, DESCRIBE_TOPIC, names, lambda name: name)
+    return _no_heartbeat(TOPIC_CODE) if found.denied else serve(call)
+
+
 # -- administration ------------------------------------------------------------------------------
 
 
@@ -304,9 +332,7 @@ def describe_groups_guard(serve: Handler, context: GuardContext) -> Handler:
     return handle
 
 
-def _with_operations(
-    call: Call, context: GuardContext, answer: describe_groups.DescribeGroupsResponse
-) -> Steps:
+def _with_operations(call: Call, context: GuardContext, answer: Any) -> Steps:
     groups, turn = [], Turn()
     for group in answer.groups:
         if not group.error_code:
@@ -318,6 +344,54 @@ def _with_operations(
         if turn.is_over(5):
             yield
     return changed(answer, groups=groups)
+
+
+_consumer_groups: Final = EntriesGuard(
+    DESCRIBE_GROUP,
+    entries="group_ids",
+    results="groups",
+    name=lambda name: name,
+    denied=lambda name: described_groups.undescribed(name, GROUP_CODE, DENIED),
+    response=partial(consumer_group_describe.ConsumerGroupDescribeResponse, throttle_time_ms=0),
+)
+
+
+def consumer_group_describe_guard(serve: Handler, context: GuardContext) -> Handler:
+    """Describe on each group, and on every topic that it would tell of."""
+    guarded = _consumer_groups(serve, context)
+
+    def shown(call: Call, answer: Any) -> Steps:
+        groups = []
+        for group in answer.groups:
+            told = yield from _with_known_topics(call, context, group)
+            groups.append(told)
+        answer = changed(answer, groups=groups)
+        if not call.request.include_authorized_operations:
+            return answer
+        return (yield from _with_operations(call, context, answer))
+
+    def handle(call: Call) -> Answer:
+        return afterwards(guarded(call), lambda answer: shown(call, answer))
+
+    return handle
+
+
+def _with_known_topics(
+    call: Call, context: GuardContext, group: consumer_group_describe.DescribedGroup
+) -> Steps:
+    """The group, or only that it has a topic that the peer may not see."""
+    names: dict[str, None] = {}
+    turn = Turn()
+    for member in group.members:
+        names.update(dict.fromkeys(member.subscribed_topic_names))
+        for assignment in (member.assignment, member.target_assignment):
+            names.update(dict.fromkeys(topic.topic_name for topic in assignment.topic_partitions))
+        if turn.is_over(3):
+            yield
+    found = yield from split(call, context, DESCRIBE_TOPIC, names, lambda name: name, is_told=False)
+    if found.denied:
+        return described_groups.undescribed(group.group_id, TOPIC_CODE, NO_TOPIC)
+    return group
 
 
 def list_groups_guard(serve: Handler, context: GuardContext) -> Handler:

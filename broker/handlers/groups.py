@@ -14,20 +14,27 @@ from barnabas.protocol.api import ApiKey
 
 from .call import Answer, Call, Handler, Peer, PendingResponse, response_of
 from .cooperative import in_turns, run_to_end
+from .guards import DESCRIBE_TOPIC, GuardContext
 
 Method = Callable[[Any, int, Caller, Callable[[Any], None]], None]
 """Request, version, caller, and where the answer goes: exactly once, perhaps at once."""
 
 
-LONG_ANSWERS: Final = (ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS)
+LONG_ANSWERS: Final = (
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.LIST_GROUPS,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+)
 """A short request may have an answer of 100,000 members or groups."""
 
 
 class GroupsHandler:
     """Adapts the coordinator's methods to calls that may be answered later."""
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
+    def __init__(self, coordinator: GroupCoordinator, rights: GuardContext | None = None) -> None:
+        """``rights`` says which topics a member's expression may stand for; None: all."""
         self._coordinator = coordinator
+        self._rights = rights
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
@@ -41,6 +48,7 @@ class GroupsHandler:
             ApiKey.LIST_GROUPS: serve.list_groups,
             ApiKey.DELETE_GROUPS: serve.delete_groups,
             ApiKey.OFFSET_DELETE: serve.offset_delete,
+            ApiKey.CONSUMER_GROUP_DESCRIBE: serve.consumer_group_describe,
         }
         others: dict[int, Handler] = {
             key: waiting(adapted(method)) if key in LONG_ANSWERS else adapted(method)
@@ -50,8 +58,25 @@ class GroupsHandler:
             ApiKey.FIND_COORDINATOR: self.find_coordinator,
             ApiKey.OFFSET_COMMIT: self._offset_commit(),
             ApiKey.OFFSET_FETCH: self._offset_fetch(),
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self.consumer_group_heartbeat,
             **others,
         }
+
+    def consumer_group_heartbeat(self, call: Call) -> Answer:
+        """A member of a group of KIP-848; what it may see is asked again for its expressions."""
+        pending, rights = PendingResponse(), self._rights
+
+        def may_describe(topic: str) -> bool:
+            return rights is None or rights.may(call, DESCRIBE_TOPIC, topic, is_told=False)
+
+        self._coordinator.consumer_group_heartbeat(
+            call.request,
+            call.version,
+            caller_of(call.peer, call.client_id),
+            pending.respond,
+            may_describe,
+        )
+        return pending
 
     def _offset_fetch(self) -> Handler:
         """Only version 0 has anything to wait for."""

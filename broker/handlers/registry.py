@@ -105,6 +105,8 @@ class HandlerDependencies:
     conversions: ConversionProcess
     supported_versions: Callable[[Peer], list[tuple[int, int]]]
     """What ApiVersions tells a peer; the dispatcher knows."""
+    offers_consumer_groups: Callable[[], bool]
+    """Whether groups of KIP-848 are on in all of the cluster now."""
     auto_create: Callable[[str], bool] | None
     """Has a topic created that a client asks about; None where that is switched off."""
     transactions: TransactionCoordinator
@@ -137,7 +139,13 @@ def register_handlers(
     register: Callable[[Mapping[int, Handler]], None], node: HandlerDependencies
 ) -> None:
     """Hand every handler of the node to ``register``, the dispatcher's."""
-    register(ApiVersionsHandler(node.supported_versions).handlers())
+    register(
+        ApiVersionsHandler(
+            node.supported_versions,
+            offers_consumer_groups=node.offers_consumer_groups,
+            features_epoch=lambda: node.metadata.controller_epoch,
+        ).handlers()
+    )
     register(sasl.handlers())
     for area in (_records, _groups, _cluster, _administration):
         for handler in area(node):
@@ -175,7 +183,7 @@ def _records(node: HandlerDependencies) -> Iterator[ApiHandler]:
 
 
 def _groups(node: HandlerDependencies) -> Iterator[ApiHandler]:
-    yield GroupsHandler(node.groups)
+    yield GroupsHandler(node.groups, node.rights)
     yield DescribeProducersHandler(node.replicas)
     yield TransactionsHandler(node.transactions, node.groups)
     yield WriteTxnMarkersHandler(node.marker_writer)

@@ -86,6 +86,8 @@ class MetadataCache:
         """Grows with each snapshot."""
         self.is_whole = False
         """Whether a controller has told everything, not only which nodes there are."""
+        self.are_consumer_groups_offered = False
+        """Whether every node knows groups of the new protocol (KIP-848), as a controller says."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each new snapshot."""
         self.on_whole: list[Callable[[], None]] = []
@@ -98,6 +100,7 @@ class MetadataCache:
         who listen see it gone before they see the new one.
         """
         self.is_whole = self.is_whole or request.type == WHOLE or bool(request.topic_states)
+        self.are_consumer_groups_offered = request.offers_consumer_groups
         topics = dict(self.snapshot.topics)
         topic_ids = dict(self.snapshot.topic_ids)
         outdated = [state.topic_name for state in request.topic_states if self._is_another(state)]

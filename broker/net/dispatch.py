@@ -185,7 +185,8 @@ class Route:
         """What stands before the body, from the size of all but the size itself."""
         self.prefix_bytes = LENGTH_BYTES + header_version
         asked = {field.name for field in schema_of(spec.request).fields if field.exists(version)}
-        self.wait_field = next((name for name in WAIT_FIELDS if name in asked), "")
+        may_wait = spec.key != api.ApiKey.CONSUMER_GROUP_HEARTBEAT  # names a time, but not its own
+        self.wait_field = next((name for name in WAIT_FIELDS if may_wait and name in asked), "")
         """Where a request says how long it may wait; empty where it does not."""
         self.wait_ms = SYNC_WAIT_MS if spec.key == api.ApiKey.SYNC_GROUP else WAIT_MS
         self.is_sent_in_pieces = self.key == api.ApiKey.FETCH

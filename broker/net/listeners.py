@@ -18,6 +18,7 @@ from barnabas.broker.settings.endpoints import Endpoint, advertised
 from barnabas.broker.settings.node_config import NodeConfig, node_principals
 from barnabas.protocol.settings import ConfigError
 from barnabas.protocol.zookeeper import znodes
+from barnabas.protocol.zookeeper.broker_registration import CONSUMER_GROUPS
 
 from .connection import Connection
 from .dispatch import Dispatcher
@@ -132,6 +133,7 @@ class Listeners:
             roles=self._config.node.node_roles,
             sends_beacons=self._liveness.beacons is not None,
             votes=self._liveness.votes,
+            features=CONSUMER_GROUPS if self._config.coordinator.offers_consumer_groups else {},
         )
 
     def address(self, listener: str) -> tuple[str, int]:

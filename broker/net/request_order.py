@@ -98,6 +98,8 @@ CLASSES: Final = (
         MEMBERSHIP | {ApiKey.LEAVE_GROUP},
         "earlier than Kafka: as for JoinGroup",
     ),
+    # The epoch that it is answered is what its member commits and fetches with.
+    RequestClass("ConsumerGroupHeartbeat", (ApiKey.CONSUMER_GROUP_HEARTBEAT,)),
     # Changes the group for whatever comes behind it, which has to see the group without the member.
     RequestClass("LeaveGroup", (ApiKey.LEAVE_GROUP,)),
     # They change nothing, and still nothing may pass them: one that waits may not have read all
@@ -109,6 +111,7 @@ CLASSES: Final = (
             ApiKey.METADATA,
             ApiKey.FIND_COORDINATOR,
             ApiKey.DESCRIBE_GROUPS,
+            ApiKey.CONSUMER_GROUP_DESCRIBE,
             ApiKey.LIST_GROUPS,
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
             ApiKey.DESCRIBE_ACLS,

@@ -76,16 +76,7 @@ delete.records.purgatory.purge.interval.requests int 1
 early.start.listeners str -
 eligible.leader.replicas.enable bool false
 fetch.purgatory.purge.interval.requests int 1000
-group.consumer.assignors list org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor
-group.consumer.heartbeat.interval.ms int 5000
-group.consumer.max.heartbeat.interval.ms int 15000
-group.consumer.max.session.timeout.ms int 60000
-group.consumer.max.size int 2147483647
-group.consumer.min.heartbeat.interval.ms int 5000
-group.consumer.min.session.timeout.ms int 45000
-group.consumer.session.timeout.ms int 45000
 group.coordinator.append.linger.ms int 10
-group.coordinator.rebalance.protocols list classic
 group.coordinator.threads int 1
 group.share.delivery.count.limit int 5
 group.share.heartbeat.interval.ms int 5000

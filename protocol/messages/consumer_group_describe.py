@@ -21,7 +21,7 @@ from barnabas.protocol.codec.wire import (
 )
 
 
-@message(key=69, versions=(0, 1), flexible=0, elements_max=100_000)
+@message(key=69, versions=(0, 1), advertised=1, flexible=0, elements_max=100_000)
 class ConsumerGroupDescribeRequest:
     """The groups to show."""
 

@@ -18,7 +18,7 @@ class TopicPartitions:
     partitions: Sequence[int] = wire(array(INT32))
 
 
-@message(key=68, versions=(0, 1), flexible=0, elements_max=100_000)
+@message(key=68, versions=(0, 1), advertised=1, flexible=0, elements_max=100_000)
 class ConsumerGroupHeartbeatRequest:
     """What has changed at one member; None and -1 stand for "as last time"."""
 

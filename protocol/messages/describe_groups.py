@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from barnabas.protocol.codec.wire import BOOL, BYTES, INT16, INT32, STRING, array, message, wire
 
 
-@message(key=15, versions=(0, 6), advertised=5, flexible=5)
+@message(key=15, versions=(0, 6), advertised=6, flexible=5)
 class DescribeGroupsRequest:
     """The groups to show."""
 

@@ -75,6 +75,8 @@ class UpdateMetadataRequest:
     is_kraft_controller: bool = wire(BOOL, since=8)
     type: int = wire(INT8, since=8, tag=0)
     """1 for a change, 2 for the whole cluster."""
+    offers_consumer_groups: bool = wire(BOOL, since=6, tag=1000, default=False)
+    """Ours, not Kafka's: every node knows consumer groups (KIP-848), so that they may be used."""
     controller_epoch: int = wire(INT32)
     broker_epoch: int = wire(INT64, since=5, default=-1)
     ungrouped_partition_states: Sequence[PartitionState] = wire(array(PartitionState), until=4)

@@ -14,6 +14,11 @@ from . import json_fields as js
 ALL_ROLES: Final = ("broker", "coordinator")
 """The roles of a node that names none, such as a Kafka broker."""
 
+CONSUMER_GROUPS_FEATURE: Final = "group.version"
+"""What a node registers that knows consumer groups (docs/spec/consumer-groups.md §1, C3)."""
+CONSUMER_GROUPS: Final = {CONSUMER_GROUPS_FEATURE: {"min_version": 1, "max_version": 1}}
+"""The feature as it is registered. Never in ``/feature``: a Kafka node would exit (C4)."""
+
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PORT_MAX: Final = 65535
 _NAME_BYTES_MAX: Final = 255

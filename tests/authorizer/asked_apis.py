@@ -18,6 +18,8 @@ from barnabas.protocol.messages import (
     add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     controlled_shutdown,
     create_acls,
     create_partitions,
@@ -660,6 +662,24 @@ ASKED: Final = (
         0,
         (rights.DELETE_GROUP, rights.READ_TOPIC),
         _first((rights.DELETE_GROUP, 30), (rights.READ_TOPIC, 29)),
+    ),
+    Asked(
+        "consumer group heartbeat",
+        lambda name: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id=GROUP, member_id="m", member_epoch=5, subscribed_topic_names=[name]
+        ),
+        1,
+        (rights.READ_GROUP, rights.DESCRIBE_TOPIC),
+        _first((rights.READ_GROUP, 30), (rights.DESCRIBE_TOPIC, 29)),
+    ),
+    Asked(
+        "describe consumer groups",
+        lambda name: consumer_group_describe.ConsumerGroupDescribeRequest(
+            group_ids=[GROUP], include_authorized_operations=True
+        ),
+        1,
+        (rights.DESCRIBE_GROUP,),
+        _first((rights.DESCRIBE_GROUP, 30)),
     ),
     Asked(
         "update features",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.consumer_groups.assignor import SubscribedTopic
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller, OnVerified
 from barnabas.protocol import consumer_protocol
@@ -70,6 +71,39 @@ class KnownTopics:
 
     def create_offsets_topic(self) -> None:
         self.creations += 1
+
+
+class KnownCatalog:
+    """Implements consumer_groups.topic_catalog.TopicCatalog over KnownTopics."""
+
+    def __init__(self, topics: KnownTopics) -> None:
+        self._topics = topics
+        self.version = 1
+        self.is_whole = True
+        self.is_offered = True
+
+    def topic(self, name: str) -> SubscribedTopic | None:
+        count = self._topics.counts.get(name)
+        return None if count is None else SubscribedTopic(topic_id(name), name, count)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        name = topic_id.rstrip(b"\0").decode()
+        return name if name in self._topics.counts else None
+
+    def names(self) -> list[str]:
+        return [name for name in self._topics.counts if not name.startswith("__")]
+
+    def change(self, topic: str, partitions: int | None) -> None:
+        """A topic has so many partitions from now on; None deletes it."""
+        self.version += 1
+        if partitions is None:
+            del self._topics.counts[topic]
+        else:
+            self._topics.counts[topic] = partitions
+
+
+def topic_id(name: str) -> bytes:
+    return name.encode().ljust(16, b"\0")
 
 
 class ClassicOffsets:
@@ -198,6 +232,7 @@ class CoordinatorHarness:
         self.loop = loop or SimulatedLoop(1)
         self.log = log or MemoryLog(self.loop)
         self.topics = KnownTopics()
+        self.catalog = KnownCatalog(self.topics)
         self.classic = ClassicOffsets()
         self.audit = MemoryAudit()
         self.verification = ManualVerification()
@@ -214,6 +249,7 @@ class CoordinatorHarness:
             random=random.Random(7),
             audit_log=self.audit,
             verification=self.verification,
+            catalog=self.catalog,
         )
         self.coordinator.start(partitions)
         self._running = self.loop.create_task(self.coordinator.run())

@@ -5,6 +5,8 @@ Source: docs/spec/coordinator.md §8, C8.1.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from barnabas.coordinator.config import CoordinatorConfig
@@ -26,6 +28,17 @@ DEFAULTS = {
     "group.max.session.timeout.ms": 1_800_000,
     "group.initial.rebalance.delay.ms": 3000,
     "group.max.size": 2_147_483_647,
+    "group.coordinator.rebalance.protocols": ("classic", "consumer"),
+    "group.consumer.session.timeout.ms": 45_000,
+    "group.consumer.min.session.timeout.ms": 45_000,
+    "group.consumer.max.session.timeout.ms": 60_000,
+    "group.consumer.heartbeat.interval.ms": 5000,
+    "group.consumer.min.heartbeat.interval.ms": 5000,
+    "group.consumer.max.heartbeat.interval.ms": 15_000,
+    "group.consumer.assignment.interval.ms": 1000,
+    "group.consumer.max.size": 2_147_483_647,
+    "group.consumer.assignors": ("uniform", "range"),
+    "group.consumer.regex.refresh.interval.ms": 600_000,
 }
 
 
@@ -48,3 +61,33 @@ def test_a_shortest_session_above_the_longest_is_refused_at_construction() -> No
 def test_a_codec_is_one_of_five_numbers(codec: str) -> None:
     with pytest.raises(ConfigError, match=r"offsets\.topic\.compression\.codec"):
         parse(CoordinatorConfig, {"offsets.topic.compression.codec": codec})
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"consumer_session_timeout_ms": 44_999}, "group.consumer.session.timeout.ms"),
+        ({"consumer_session_timeout_ms": 60_001}, "group.consumer.session.timeout.ms"),
+        ({"consumer_heartbeat_interval_ms": 4999}, "group.consumer.heartbeat.interval.ms"),
+        (
+            {
+                "consumer_heartbeat_interval_ms": 45_000,
+                "consumer_heartbeat_interval_max_ms": 45_000,
+            },
+            "must be less than group.consumer.session.timeout.ms",
+        ),
+        ({"consumer_assignors": ()}, "group.consumer.assignors"),
+    ],
+)
+def test_timeouts_of_consumer_groups_are_within_their_bounds(
+    settings: dict[str, Any], name: str
+) -> None:
+    """C24."""
+    with pytest.raises(ConfigError, match=name):
+        CoordinatorConfig(**settings)
+
+
+def test_assignors_may_be_named_as_kafka_3_9_names_them() -> None:
+    text = "org.apache.kafka.coordinator.group.assignor.RangeAssignor,uniform"
+    config = parse(CoordinatorConfig, {"group.consumer.assignors": text})
+    assert config.assignor_names == ("range", "uniform")

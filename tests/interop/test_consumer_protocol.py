@@ -1,0 +1,189 @@
+"""librdkafka with ``group.protocol=consumer`` at three nodes of ours: the partitions that members
+get, and that none of what they committed is lost when their coordinator is killed.
+
+Source: docs/spec/consumer-groups.md §7; docs/spec/coordinator.md §3.4.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.harness.confluent_client import WAIT_S, Confluent
+from tests.harness.coordinators import coordinator
+from tests.harness.deployments import Deployment
+from tests.harness.fixtures import Deploy
+from tests.harness.raw_connection import addresses_of
+from tests.harness.records import numbered
+from tests.harness.waiting import eventually
+
+PARTITIONS = 6
+LIBRARY = Confluent()
+
+
+class Member:
+    """A consumer that notes what it is assigned, as librdkafka tells it."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, **settings: Any) -> None:
+        self.owned: set[int] = set()
+        self.values: list[bytes] = []
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **settings,
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.owned |= {partition.partition for partition in partitions}
+        consumer.incremental_assign(partitions)
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.owned -= {partition.partition for partition in partitions}
+        consumer.incremental_unassign(partitions)
+
+    def poll(self) -> None:
+        """Take what is there, and commit the last of it."""
+        read = [found for found in self._consumer.consume(200, 0.1) if found.error() is None]
+        self.values += [message.value() for message in read]
+        last = {message.partition(): message for message in read}
+        for message in last.values():
+            self._consumer.commit(message, asynchronous=True)
+
+    def commit(self) -> None:
+        """Where it is, for good."""
+        positions = self._consumer.position(self._consumer.assignment())
+        known = [position for position in positions if position.offset >= 0]
+        self._consumer.commit(offsets=known, asynchronous=False)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def await_shares(members: list[Member], *sizes: int) -> None:
+    """Until members have so many partitions, all of them together and each one once."""
+
+    def are_shared() -> bool:
+        for member in members:
+            member.poll()
+        found = [partition for member in members for partition in member.owned]
+        shares = sorted(len(member.owned) for member in members)
+        return sorted(found) == list(range(PARTITIONS)) and shares == sorted(sizes)
+
+    eventually(are_shared, within_s=WAIT_S, what=f"shares of {sizes}")
+
+
+def await_values(members: list[Member], count: int) -> None:
+    """Until so many different records were read."""
+
+    def is_read() -> bool:
+        for member in members:
+            member.poll()
+        return len({value for member in members for value in member.values}) >= count
+
+    eventually(is_read, within_s=WAIT_S, what=f"{count} records")
+
+
+@pytest.fixture
+def written(cluster: Deployment, topic: str) -> str:
+    LIBRARY.create_topic(cluster.bootstrap, topic, PARTITIONS)
+    LIBRARY.produce(cluster.bootstrap, topic, numbered(0, 600))
+    return topic
+
+
+def test_members_share_the_partitions_and_read_every_record(
+    cluster: Deployment, written: str, group: str
+) -> None:
+    first = Member(cluster.bootstrap, group, written)
+    await_shares([first], 6)
+    second = Member(cluster.bootstrap, group, written)
+    await_shares([first, second], 3, 3)
+    third = Member(cluster.bootstrap, group, written)
+    await_shares([first, second, third], 2, 2, 2)
+    await_values([first, second, third], 600)
+    assert described(cluster.bootstrap, group) == ("STABLE", 3)
+    second.close()
+    await_shares([first, third], 3, 3)
+    first.close()
+    third.close()
+    assert sum(LIBRARY.committed(cluster.bootstrap, group).values()) == 600
+
+
+def test_an_expression_and_the_range_assignor(
+    cluster: Deployment, written: str, group: str
+) -> None:
+    settings = {"group.remote.assignor": "range"}
+    members = [Member(cluster.bootstrap, group, f"^{written[:-1]}.*", **settings) for _ in range(2)]
+    await_shares(members, 3, 3)
+    assert {frozenset(member.owned) for member in members} == {
+        frozenset({0, 1, 2}),
+        frozenset({3, 4, 5}),
+    }
+    for member in members:
+        member.close()
+
+
+def test_a_static_member_that_restarts_gets_back_what_it_had(
+    cluster: Deployment, written: str, group: str
+) -> None:
+    first = Member(cluster.bootstrap, group, written)
+    static = Member(cluster.bootstrap, group, written, **{"group.instance.id": "i"})
+    await_shares([first, static], 3, 3)
+    before = set(static.owned)
+    static.close()
+    again = Member(cluster.bootstrap, group, written, **{"group.instance.id": "i"})
+    await_shares([first, again], 3, 3)
+    assert again.owned == before
+    first.close()
+    again.close()
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_coordinator_that_is_killed_loses_no_member_and_no_offset(
+    deploy_fresh: Deploy, topic: str, group: str, nodes: int
+) -> None:
+    cluster = deploy_fresh(nodes)
+    LIBRARY.create_topic(cluster.bootstrap, topic, PARTITIONS, factor=nodes)
+    LIBRARY.produce(cluster.bootstrap, topic, numbered(0, 300))
+    members = [Member(cluster.bootstrap, group, topic) for _ in range(2)]
+    await_shares(members, 3, 3)
+    await_values(members, 300)
+    shares = [set(member.owned) for member in members]
+    for member in members:
+        member.commit()
+    place = coordinator(addresses_of(cluster.bootstrap), group)
+    victim = list(cluster.addresses).index(place)
+    if nodes == 1:
+        cluster.kill_all()
+        cluster.start_all()
+    else:
+        os.kill(cluster.pids[victim], signal.SIGKILL)
+    left = ",".join(
+        f"{host}:{port}"
+        for index, (host, port) in enumerate(cluster.addresses)
+        if nodes == 1 or index != victim
+    )
+    LIBRARY.produce(left, topic, numbered(300, 300))
+    await_values(members, 600)
+    assert [member.owned for member in members] == shares
+    for member in members:
+        member.commit()
+        member.close()
+    assert sum(LIBRARY.committed(left, group).values()) == 600
+
+
+def described(bootstrap: str, group: str) -> tuple[str, int]:
+    """State and number of members, as tools are told."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found = admin.describe_consumer_groups([group])[group].result(WAIT_S)
+    return found.state.name, len(found.members)
