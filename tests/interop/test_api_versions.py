@@ -25,7 +25,6 @@ GOLDEN: Final = Path(__file__).parents[1] / "golden" / "kafka39-api-versions.jso
 VERSIONS: Final = range(5)
 
 _NODES = "asked by nodes: served on the inter-broker listener alone"
-_NEXT_GENERATION = "KIP-848's groups are not built yet"
 
 NOT_OFFERED: Final[Mapping[int, tuple[str, str]]] = {
     4: ("LeaderAndIsr", _NODES),
@@ -36,10 +35,13 @@ NOT_OFFERED: Final[Mapping[int, tuple[str, str]]] = {
     56: ("AlterPartition", _NODES),
     58: ("Envelope", "asked by brokers of a KRaft controller: there is none"),
     67: ("AllocateProducerIds", _NODES),
-    68: ("ConsumerGroupHeartbeat", _NEXT_GENERATION),
-    69: ("ConsumerGroupDescribe", _NEXT_GENERATION),
 }
 """All that Kafka offers and we do not, by key: name and reason."""
+
+NEWER: Final = {15: 6, 68: 1, 69: 1}
+"""What ours serve in a later version: what clients of consumer groups (KIP-848) ask for."""
+FEATURES_SINCE: Final = 3
+ZERO_LEVEL_SINCE: Final = 4
 
 
 def body(address: Address, version: int) -> bytes:
@@ -69,7 +71,22 @@ def read(data: bytes, version: int) -> ApiVersionsResponse:
 
 def without_what_we_lack(answer: ApiVersionsResponse) -> Any:
     answer.api_keys = [one for one in answer.api_keys if one.api_key not in NOT_OFFERED]
+    for one in answer.api_keys:
+        one.max_version = NEWER.get(one.api_key, one.max_version)
     return answer
+
+
+def take_features(answer: ApiVersionsResponse, version: int) -> None:
+    """Those of ours, which Kafka with ZooKeeper has none of (docs/spec/consumer-groups.md §1)."""
+    name, has_zero = "group.version", version >= ZERO_LEVEL_SINCE
+    supported = [(one.name, one.min_version, one.max_version) for one in answer.supported_features]
+    assert supported == ([(name, 0, 1)] if has_zero else [])
+    if version >= FEATURES_SINCE:
+        (found,) = answer.finalized_features
+        assert (found.name, found.min_version_level, found.max_version_level) == (name, 1, 1)
+        assert answer.finalized_features_epoch >= 1
+        answer.finalized_features_epoch = 0
+    answer.supported_features, answer.finalized_features = [], []
 
 
 @pytest.mark.skipif(is_apache_kafka(), reason="it offers everything")
@@ -81,6 +98,7 @@ def test_everything_is_offered_that_kafka_offers_but_for_a_list_with_reasons(
     assert {one.api_key for one in kafka.api_keys} >= NOT_OFFERED.keys()
     for address in cluster.addresses:
         ours = read(body(address, version), version)
+        take_features(ours, version)
         ours.api_keys = sorted(ours.api_keys, key=lambda one: one.api_key)
         assert ours == without_what_we_lack(kafka)
 
