@@ -55,10 +55,10 @@ class Member:
     def poll(self) -> None:
         """Take what is there, and commit the last of it."""
         read = [found for found in self._consumer.consume(200, 0.1) if found.error() is None]
-        self.values += [message.value() for message in read]
+        self.values += [message.value() or b"" for message in read]
         last = {message.partition(): message for message in read}
         for message in last.values():
-            self._consumer.commit(message, asynchronous=True)
+            self._consumer.commit(message=message, asynchronous=True)
 
     def commit(self) -> None:
         """Where it is, for good."""
