@@ -78,7 +78,7 @@ async def alter_reassignments(
         ],
     )
     answer = await cluster.to_controller(request, _whole)
-    raise_for(answer.error_code, answer.error_message)
+    _check(answer.error_code, answer.error_message, "AlterPartitionReassignments", "Alter")
     return {
         TopicPartition(topic.name, found.partition_index): _error(
             found.error_code, found.error_message
@@ -94,7 +94,7 @@ async def ongoing_moves(cluster: Cluster) -> dict[TopicPartition, OngoingMove]:
         timeout_ms=cluster.config.request_timeout_ms, topics=None
     )
     answer = await cluster.to_controller(request, _whole)
-    raise_for(answer.error_code, answer.error_message)
+    _check(answer.error_code, answer.error_message, "ListPartitionReassignments", "Describe")
     return {
         TopicPartition(topic.name, found.partition_index): OngoingMove(
             replicas=list(found.replicas),
@@ -128,7 +128,7 @@ async def elect(
         timeout_ms=cluster.config.request_timeout_ms,
     )  # fmt: skip
     answer = await cluster.to_controller(request, _whole)
-    raise_for(answer.error_code)
+    _check(answer.error_code, None, "ElectLeaders", "Alter")
     return {
         TopicPartition(topic.topic, found.partition_id): _error(
             found.error_code, found.error_message
@@ -208,6 +208,13 @@ async def alter_node_settings(
 def _whole(answer: Any) -> Iterable[int]:
     """What is said of one partition holds up no other, and is not tried again by itself."""
     yield answer.error_code
+
+
+def _check(code: int, message: str | None, api: str, operation: str) -> None:
+    """Raise KafkaError for what was refused as a whole; it names the right that lacks."""
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        raise KafkaError(code, f"{api} needs the right {operation} on the cluster")
+    raise_for(code, message)
 
 
 def _error(code: int, message: str | None) -> KafkaError | None:

@@ -6,13 +6,15 @@ Source: docs/spec/security.md §5 (S68, S69).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.client.tls.contexts import ClientTls
 
-from .kazoo_session import KazooSession, connect
 from .zookeeper_login_settings import ZooKeeperLoginSettings
 from .zookeeper_tls_settings import ZooKeeperTlsSettings
+
+if TYPE_CHECKING:
+    from .kazoo_session import KazooSession
 
 TIMEOUT_MS: Final = 18_000
 """Of a session, and of the time to get one, where nothing else is asked for."""
@@ -40,6 +42,9 @@ class ZooKeeperSecurity:
         Raises ConfigError for files that cannot be used, ConnectionLost and ZooKeeperError as
         ``kazoo_session.connect`` does.
         """
+        # Imported where it is used: every command reads settings, few go to ZooKeeper.
+        from .kazoo_session import connect
+
         tls = self.tls.tls
         return await connect(
             servers,

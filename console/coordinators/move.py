@@ -9,7 +9,6 @@ import argparse
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.number_arguments import whole_number
@@ -25,7 +24,6 @@ from barnabas.console.partitions.placements import (
     OFFSETS,
     TRANSACTIONS,
     Placements,
-    in_words,
     live_nodes,
     named,
     placements,
@@ -67,10 +65,7 @@ def check(chosen: argparse.Namespace) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Move, or show what would be moved."""
-    try:
-        return show(chosen, administer(chosen, lambda admin: _moved(admin, chosen)))
-    except KafkaError as error:
-        raise Failure(in_words(error, "ElectLeaders")) from None
+    return show(chosen, administer(chosen, lambda admin: _moved(admin, chosen)))
 
 
 async def _moved(admin: Admin, chosen: argparse.Namespace) -> LeaderChange:

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.number_arguments import whole_number
@@ -31,12 +30,11 @@ from barnabas.console.partitions.assignments import read_assignment
 from barnabas.console.partitions.leader_change import LeaderChange
 from barnabas.console.partitions.leadership import LeaderMove, refusal
 from barnabas.console.partitions.move import MovePlan
-from barnabas.console.partitions.placements import Placements, in_words, placements, require_up
+from barnabas.console.partitions.placements import Placements, placements, require_up
 
 from .balance import Leaderships, drained, filled, with_copies, without
 from .facts import ClusterNodes, cluster_nodes, standbys_behind
 
-RIGHT: Final = "AlterPartitionReassignments"
 _LOOK_S: Final = 0.5
 
 
@@ -98,10 +96,7 @@ def fill(chosen: argparse.Namespace) -> int:
 
 
 def _administered(chosen: argparse.Namespace, work: Any) -> LeaderChange:
-    try:
-        found: LeaderChange = administer(chosen, work)
-    except KafkaError as error:
-        raise Failure(in_words(error, RIGHT)) from None
+    found: LeaderChange = administer(chosen, work)
     return found
 
 
@@ -181,10 +176,7 @@ def _copies(chosen: argparse.Namespace, planned: Any) -> int:
         found: MovePlan = await planned(admin, chosen)
         return found
 
-    try:
-        return move.show(chosen, administer(chosen, work))
-    except KafkaError as error:
-        raise Failure(in_words(error, RIGHT)) from None
+    return move.show(chosen, administer(chosen, work))
 
 
 async def _without(admin: Admin, chosen: argparse.Namespace) -> MovePlan:

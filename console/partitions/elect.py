@@ -28,7 +28,6 @@ from .placements import (
     Placements,
     add_scope,
     in_scope,
-    in_words,
     listed,
     live_nodes,
     named,
@@ -37,7 +36,6 @@ from .placements import (
 )
 
 COLUMNS = ("TOPIC", "PARTITION", "LEADER", "NEW-LEADER", "ISR", "REPLICAS")
-RIGHT = "ElectLeaders"
 _LOOK_S = 0.1
 
 
@@ -95,12 +93,9 @@ def _check_unclean(chosen: argparse.Namespace) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Elect, or show what would be elected; 1 when a part of it cannot be."""
-    try:
-        if chosen.to is not None or chosen.from_file is not None:
-            return show(chosen, administer(chosen, lambda admin: _chosen(admin, chosen)))
-        return _show(chosen, administer(chosen, lambda admin: _elected(admin, chosen)))
-    except KafkaError as error:
-        raise Failure(in_words(error, RIGHT)) from None
+    if chosen.to is not None or chosen.from_file is not None:
+        return show(chosen, administer(chosen, lambda admin: _chosen(admin, chosen)))
+    return _show(chosen, administer(chosen, lambda admin: _elected(admin, chosen)))
 
 
 async def _chosen(admin: Admin, chosen: argparse.Namespace) -> LeaderChange:

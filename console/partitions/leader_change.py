@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.cluster import TopicPartition
+from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.output import note, print_json, print_table, shown
 
 from .assignments import write_undo
 from .leadership import LeaderMove, as_json, being_moved, in_safe_order, lead
-from .placements import listed, reasons
+from .placements import REFUSED, listed, reasons
 
 COLUMNS: Final = ("TOPIC", "PARTITION", "LEADER", "NEW-LEADER", "REPLICAS", "NEW-REPLICAS")
 _SHOWN_MOST: Final = 200
@@ -69,8 +70,11 @@ async def carry_out(
     change.undo_file = write_undo(chosen.undo_file, before)
     try:
         change.errors = await lead(admin, change.moves, note)
-    except BaseException:
-        note(f"{change.undo_file} has the replicas as they were")
+    except BaseException as error:
+        if isinstance(error, KafkaError) and error.code in REFUSED:
+            change.undo_file.unlink()  # nothing was changed: it would put back what is there
+        else:
+            note(f"{change.undo_file} has the replicas as they were")
         raise
     change.is_executed = True
     return change

@@ -28,7 +28,7 @@ from barnabas.client.admin.partition_admin import (
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 
-from .placements import Placement, Placements, in_words, named, placements, rank
+from .placements import Placement, Placements, named, placements, rank
 
 AT_ONCE: Final = 50
 """So many leaders change at a time: a moment's work for the nodes that take over."""
@@ -107,7 +107,7 @@ async def lead(admin: Admin, moves: Sequence[LeaderMove], tell: Tell) -> dict[To
         except KafkaError as error:
             if not done:
                 raise
-            errors |= {move.place: in_words(error, "this") for move in pack}
+            errors |= {move.place: str(error) for move in pack}
         done += len(pack)
         tell(f"moved the leadership of {done - len(errors)} of {len(moves)} partitions")
         if errors:

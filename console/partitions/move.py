@@ -35,11 +35,11 @@ from barnabas.console.command_line.output import note, print_json, print_table
 from .assignments import Assignment, read_assignment, write_undo
 from .leader_change import add_change_options
 from .placements import (
+    REFUSED,
     Placement,
     Placements,
     add_scope,
     in_scope,
-    in_words,
     listed,
     live_nodes,
     named,
@@ -52,7 +52,6 @@ from .throttle import clear_throttle, set_throttle
 from .waiting import in_bytes, wait_for
 
 COLUMNS: Final = ("TOPIC", "PARTITION", "REPLICAS", "NEW-REPLICAS", "COPIES")
-RIGHT: Final = "AlterPartitionReassignments"
 _AT_ONCE: Final = 100
 _LOOK_S: Final = 0.1
 
@@ -163,10 +162,7 @@ def run(chosen: argparse.Namespace) -> int:
         known = await placements(admin)
         return await carry_out(admin, chosen, known, _wanted(chosen, known))
 
-    try:
-        return show(chosen, administer(chosen, work))
-    except KafkaError as error:
-        raise Failure(in_words(error, RIGHT)) from None
+    return show(chosen, administer(chosen, work))
 
 
 def _wanted(chosen: argparse.Namespace, known: Placements) -> Assignment:
@@ -200,10 +196,15 @@ async def carry_out(
     plan.undo_file = write_undo(chosen.undo_file, before)
     note(f"{plan.undo_file} has the replicas as they were")
     copies = {move.place: (move.before.replicas, move.adding) for move in plan.moves if move.adding}
-    if chosen.throttle is not None and copies:
-        await set_throttle(admin, copies, chosen.throttle)
-    plan.is_executed = True
-    await _in_stages(admin, chosen, plan)
+    try:
+        if chosen.throttle is not None and copies:
+            await set_throttle(admin, copies, chosen.throttle)
+        plan.is_executed = True
+        await _in_stages(admin, chosen, plan)
+    except KafkaError as error:
+        if error.code in REFUSED:  # nothing was begun: the file would put back what is there
+            plan.undo_file.unlink()
+        raise
     if chosen.throttle is not None and copies and not plan.left:
         nodes = {node for pair in copies.values() for side in pair for node in side}
         await clear_throttle(admin, {place.topic for place in copies}, nodes)
@@ -285,7 +286,7 @@ async def _begin(admin: Admin, plan: MovePlan, moves: Sequence[ReplicaMove]) -> 
         except KafkaError as error:
             if moves[start] is plan.moves[0]:
                 raise
-            plan.errors |= {move.place: in_words(error, RIGHT) for move in moves[start:]}
+            plan.errors |= {move.place: str(error) for move in moves[start:]}
             return
         plan.errors |= {place: str(error) for place, error in outcomes.items() if error is not None}
 

@@ -24,7 +24,7 @@ from barnabas.console.command_line.number_arguments import whole_number
 from barnabas.console.command_line.output import note, print_json, print_table, shown
 from barnabas.console.groups.scope import is_in_scope
 
-from .placements import add_scope, in_words, listed, live_nodes, named
+from .placements import add_scope, listed, live_nodes, named
 from .throttle import RATES, clear_throttle, throttled_nodes
 from .waiting import Progress, in_bytes, progress, wait_for
 
@@ -60,10 +60,7 @@ def add_moves_arguments(parser: argparse.ArgumentParser) -> None:
 
 def moves(chosen: argparse.Namespace) -> int:
     """Print what is being moved; 1 when it was waited for in vain."""
-    try:
-        found = administer(chosen, lambda admin: _looked_at(admin, chosen))
-    except KafkaError as error:
-        raise Failure(in_words(error, "this")) from None
+    found = administer(chosen, lambda admin: _looked_at(admin, chosen))
     _show(chosen, found)
     if chosen.throttle is not None and found.moves:
         note("`barnabas partitions moves --clear-throttles` takes the throttle back behind it")
@@ -175,10 +172,7 @@ def cancel(chosen: argparse.Namespace) -> int:
             found.throttled = list(await _throttled(admin))
         return found
 
-    try:
-        found = administer(chosen, work)
-    except KafkaError as error:
-        raise Failure(in_words(error, "AlterPartitionReassignments")) from None
+    found = administer(chosen, work)
     _show(chosen, found)
     for place, why in found.errors.items():
         note(f"Error: {named(place)}: {why}")

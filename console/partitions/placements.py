@@ -12,7 +12,6 @@ from typing import Final
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.groups.scope import TopicScope, is_in_scope, require_existing, topic_scope
 from barnabas.protocol.errors import ErrorCode
@@ -21,6 +20,14 @@ OFFSETS: Final = "__consumer_offsets"
 TRANSACTIONS: Final = "__transaction_state"
 STATE_TOPICS: Final = (TRANSACTIONS, OFFSETS)
 """Who leads these coordinates: they go last, the offsets behind the transactions."""
+REFUSED: Final = frozenset(
+    {
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""Codes of a request of which nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +105,6 @@ def require_up(nodes: Iterable[int], up: Sequence[int]) -> None:
     for node in nodes:
         if node not in up:
             raise Failure(f"no node {node} is up: there are {listed(up)}")
-
-
-def in_words(error: KafkaError, api: str) -> str:
-    """A refusal in a sentence: which right is missing, or what the controller said."""
-    if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        return f"{error.name}: {api} needs the right to alter the cluster"
-    return str(error)
 
 
 def reasons(refused: Mapping[TopicPartition, str]) -> list[str]:

@@ -92,6 +92,26 @@ def test_a_user_with_few_rights_does_what_they_allow(
     assert "TOPIC_AUTHORIZATION_FAILED" in refusal
 
 
+def test_maintenance_says_which_right_lacks(node: SecuredNode, typed: Typed, topic: str) -> None:
+    node.create_topic(topic)
+    root, alice = node.login_settings(ROOT), node.login_settings(ALICE)
+    assert topic in typed(root, "partitions", "list", topic)
+    assert "controller" in typed(root, "nodes", "list")
+    typed(root, "coordinators", "list")
+    typed(root, "partitions", "moves")
+    typed(root, "partitions", "elect", "--execute")
+    assert topic in typed(alice, "partitions", "list", topic)
+    for words in (
+        ("partitions", "moves"),
+        ("partitions", "move", topic, "--replicas", "1", "--execute"),
+        ("nodes", "drain", "1", "--execute"),
+        ("partitions", "cancel", "--all", "--execute"),
+    ):
+        said = typed(alice, *words, code=1)
+        assert "CLUSTER_AUTHORIZATION_FAILED: ListPartitionReassignments needs the right" in said
+    assert not list(Path().glob("barnabas-undo-replicas-*"))
+
+
 def test_a_certificate_stands_for_its_user(
     node: SecuredNode, typed: Typed, topic: str, group: str
 ) -> None:
