@@ -31,7 +31,10 @@ TRIED_BY_OTHER_TESTS = {
     ("README.md", "from barnabas.pipeline"): "tests/pipeline/test_pipeline_page.py",
     ("docs/contributing.md", "make"): "the tests themselves",
     ("docs/client.md", "pip install"): "tests/plugin/test_installation.py; `up` in tests/console",
-    ("docs/command-line.md", "pip install"): "tests/plugin/test_installation.py; `up` in tests/console",
+    (
+        "docs/command-line.md",
+        "pip install",
+    ): "tests/plugin/test_installation.py; `up` in tests/console",
     ("docs/testing.md", "pip install"): "tests/plugin/test_installation.py",
     ("docs/testing.md", "barnabas up"): "tests/plugin/test_other_projects.py",
     ("docs/containers.md", "docker compose"): "tests/containers/test_compose.py",

@@ -178,7 +178,7 @@ def test_a_throttle_is_taken_back_when_the_move_is_done(
     command(
         "partitions", "move", orders, "--replicas", "3,2", "--throttle", "50000000", "--execute"
     )
-    assert "moved" in command.told
+    assert "done; `barnabas partitions move --from-file" in command.told
     assert replicas_of(command, orders) == [[3, 2], [3, 2]]
     assert throttles(cluster) == {}
     settings = command.json("topics", "describe", orders)[0]["settings"]
