@@ -191,16 +191,23 @@ def _parts(principal: str) -> tuple[str, str]:
     return kind, name
 
 
+def _principals(owner: str, requester: str) -> dict[str, str]:
+    """Whose a token is and who asked for it, as every answer has it."""
+    (kind, name), (requester_kind, requester_name) = _parts(owner), _parts(requester)
+    return {
+        "principal_type": kind,
+        "principal_name": name,
+        "token_requester_principal_type": requester_kind,
+        "token_requester_principal_name": requester_name,
+    }
+
+
 def _not_created(
     code: ErrorCode, owner: str, requester: str
 ) -> create_delegation_token.CreateDelegationTokenResponse:
-    (kind, name), (requester_kind, requester_name) = _parts(owner), _parts(requester)
     return create_delegation_token.CreateDelegationTokenResponse(
         error_code=code,
-        principal_type=kind,
-        principal_name=name,
-        token_requester_principal_type=requester_kind,
-        token_requester_principal_name=requester_name,
+        **_principals(owner, requester),
         issue_timestamp_ms=NO_TIME,
         expiry_timestamp_ms=NO_TIME,
         max_timestamp_ms=NO_TIME,
@@ -213,12 +220,8 @@ def _created(
     token: DelegationToken,
 ) -> create_delegation_token.CreateDelegationTokenResponse:
     record = token.record
-    (kind, name), (requester_kind, requester_name) = _parts(record.owner), _parts(record.requester)
     return create_delegation_token.CreateDelegationTokenResponse(
-        principal_type=kind,
-        principal_name=name,
-        token_requester_principal_type=requester_kind,
-        token_requester_principal_name=requester_name,
+        **_principals(record.owner, record.requester),
         issue_timestamp_ms=record.issue_ms,
         expiry_timestamp_ms=record.expiry_ms,
         max_timestamp_ms=record.max_ms,
@@ -229,12 +232,8 @@ def _created(
 
 def _described(token: DelegationToken) -> describe_delegation_token.Token:
     record = token.record
-    (kind, name), (requester_kind, requester_name) = _parts(record.owner), _parts(record.requester)
     return describe_delegation_token.Token(
-        principal_type=kind,
-        principal_name=name,
-        token_requester_principal_type=requester_kind,
-        token_requester_principal_name=requester_name,
+        **_principals(record.owner, record.requester),
         issue_timestamp=record.issue_ms,
         expiry_timestamp=record.expiry_ms,
         max_timestamp=record.max_ms,

@@ -7,6 +7,7 @@ the node ask as often as he likes. Source: docs/spec/security.md §2 (S36); RFC 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -145,6 +146,13 @@ class KeySet:
             self._reading = asyncio.create_task(self._read())
         await asyncio.shield(self._reading)
 
+    async def stop(self) -> None:
+        """Give up a reading that is under way; who waits for it is cancelled, too."""
+        if self._reading is not None:
+            self._reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reading
+
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -175,14 +183,21 @@ class KeySets:
         return self._sets[key]
 
     async def run(self) -> None:
-        """Read all keys when they are due, until cancelled."""
-        while True:
-            self._added.clear()
-            for one in list(self._sets.values()):
-                if one.due_at <= self._now():
-                    await one.refresh()
-            due_at = min((one.due_at for one in self._sets.values()), default=float("inf"))
-            await self._wait(due_at - self._now())
+        """Read all keys when they are due, until cancelled; then nothing is read any more."""
+        try:
+            while True:
+                await self._read_what_is_due()
+        finally:
+            for one in self._sets.values():
+                await one.stop()
+
+    async def _read_what_is_due(self) -> None:
+        self._added.clear()
+        for one in list(self._sets.values()):
+            if one.due_at <= self._now():
+                await one.refresh()
+        due_at = min((one.due_at for one in self._sets.values()), default=float("inf"))
+        await self._wait(due_at - self._now())
 
     async def _wait(self, seconds: float) -> None:
         try:

@@ -29,6 +29,7 @@ from barnabas.protocol.messages import api_versions, sasl_authenticate, sasl_han
 
 from .in_flight_requests import InFlightRequests
 from .sasl_login import SaslLogin
+from .throttle import Throttle
 
 VersionRange = tuple[int, int]
 """The lowest and the highest version of an API, both inclusive."""
@@ -62,6 +63,7 @@ class Connection:
         self._timeout_ms = timeout_ms
         self._correlation_id = 0
         self._replace_at = float("inf")
+        self._throttle = Throttle(asyncio.get_running_loop().time)
 
     @classmethod
     async def open(
@@ -166,11 +168,15 @@ class Connection:
         """Send ``message`` and return the answer to it; None for a produce with acks 0.
 
         ``version`` None takes the highest that both sides speak. Codes inside the answer are the
-        caller's to read. Raises Disconnected, RequestTimedOut or UnsupportedVersion.
+        caller's to read. A broker that asked to be left alone is left alone first (KIP-219), which
+        is no part of ``timeout_ms`` unless it is longer. Raises Disconnected, RequestTimedOut or
+        UnsupportedVersion.
         """
         message_class = type(message)
         chosen = self.version_of(message_class) if version is None else version
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        if self._throttle.holds:
+            await self._await_throttle(limit_ms)
         if self._in_flight.is_paused:
             await self._drained(limit_ms)
         if _expects_no_response(message):
@@ -213,6 +219,14 @@ class Connection:
         """Close."""
         await self.close()
 
+    async def _await_throttle(self, limit_ms: int) -> None:
+        """Raises RequestTimedOut, with the connection open, for more than ``limit_ms``."""
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await self._throttle.passed()
+        except TimeoutError:
+            raise RequestTimedOut(f"{self.peer} throttles for more than {limit_ms} ms") from None
+
     async def _drained(self, limit_ms: int) -> None:
         try:
             async with asyncio.timeout(limit_ms / 1000):
@@ -230,11 +244,15 @@ class Connection:
         try:
             header_version = api.response_header_version(spec.key, version)
             _, start = parse_response_header(frame, header_version)
-            return decoder(spec.response, version)(frame, start)
+            answer = decoder(spec.response, version)(frame, start)
         except CorruptRequest as error:
             failure = Disconnected(f"{self.peer} sent a corrupt {spec.name} answer: {error}")
             self._in_flight.fail(failure)
             raise failure from error
+        throttle_time_ms = getattr(answer, "throttle_time_ms", 0)
+        if throttle_time_ms > 0:
+            self._throttle.tell(spec.key, version, throttle_time_ms)
+        return answer
 
     async def _agree_on_versions(self) -> None:
         """Ask with our highest version; a broker that knows it not tells its own in version 0."""

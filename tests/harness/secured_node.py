@@ -36,6 +36,7 @@ from barnabas.protocol.java_properties import property_line
 from benchmarks.barnabas_node import barnabas_node
 
 from .certificates import Authority
+from .running_nodes import running
 from .steady_settings import STEADY
 
 T = TypeVar("T")
@@ -48,7 +49,6 @@ USERS: Final = (ROOT, ALICE, BOB, CAROL)
 TOPICS: Final = "topic-"
 GROUPS: Final = "group-"
 TRANSACTIONS: Final = "txn-"
-_START_S: Final = 240.0
 _RIGHTS: Final = (
     (ResourceType.TOPIC, TOPICS, (Operation.READ, Operation.WRITE)),
     (ResourceType.GROUP, GROUPS, (Operation.READ,)),
@@ -179,9 +179,7 @@ def secured_node(directory: Path) -> Iterator[SecuredNode]:
         node = barnabas_node(
             directory / "node", zookeeper.hosts, settings=_settings(directory, ports)
         )
-        node.launch()
-        try:
-            node.wait_until_listening(_START_S)
+        with running(node):
             made = SecuredNode(
                 directory, zookeeper.hosts,
                 at["LOGIN"], at["MUTUAL"], at["ELSEWHERE"], at["PLAINTEXT"], at["SASL"],
@@ -189,8 +187,6 @@ def secured_node(directory: Path) -> Iterator[SecuredNode]:
             rights = [*_rights_of(ALICE, _RIGHTS), *_rights_of(CAROL, _RIGHTS[:1])]
             made.as_root(lambda admin: admin.create_acls(rights))
             yield made
-        finally:
-            node.stop()
 
 
 def set_password(zookeeper: str, user: str, password: str, *options: str) -> None:

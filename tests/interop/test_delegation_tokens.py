@@ -37,6 +37,7 @@ from tests.harness import znodes
 from tests.harness.go_clients import FRANZ
 from tests.harness.kafka_peers import kafka_peer
 from tests.harness.kafka_tools import CONSUMER, PRODUCER, Tool
+from tests.harness.running_nodes import running
 from tests.harness.waiting import eventually
 
 TOKENS: Final = "org.apache.kafka.tools.DelegationTokenCommand"
@@ -120,11 +121,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokens]:
             )
             for number, chosen in enumerate(ports, start=1)
         ]
-        try:
-            for node in nodes:
-                node.launch()
-            for node in nodes:
-                node.wait_until_listening()
+        with running(*nodes):
             made = Tokens(zookeeper.hosts, nodes[0].bootstrap, [users for _, users in ports])
             made.administered(
                 lambda admin: admin.create_topics(
@@ -132,9 +129,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokens]:
                 )
             )
             yield made
-        finally:
-            for node in nodes:
-                node.stop()
     for number in (1, 2):
         text = (directory / str(number) / "node.log").read_text()
         assert KEY not in text
@@ -374,9 +368,7 @@ def test_a_node_of_kafka_in_the_same_cluster_sees_the_same_tokens(
     )
     first = cluster.ports[0]
     before = cluster.administered(lambda admin: admin.create_delegation_token(), port=first)
-    try:
-        peer.launch()
-        peer.wait_until_listening()
+    with running(peer):
         eventually(partial(comes_in, cluster, login_of(before, "SCRAM-SHA-256"), users))
         after = cluster.administered(lambda admin: admin.create_delegation_token(), port=first)
         eventually(partial(comes_in, cluster, login_of(after), users))
@@ -402,8 +394,6 @@ def test_a_node_of_kafka_in_the_same_cluster_sees_the_same_tokens(
         eventually(partial(is_kept_out, cluster, login_of(after), first))
         cluster.administered(lambda admin: admin.expire_delegation_token(theirs.hmac), port=first)
         eventually(partial(is_kept_out, cluster, login_of(theirs), users))
-    finally:
-        peer.stop()
 
 
 def _end_at(cluster: Tokens, port: int, token_id: str) -> int:

@@ -36,6 +36,7 @@ from tests.harness.hostile_peers import Handshakes, Idler, descriptors
 from tests.harness.hostile_requests import ATTACKS
 from tests.harness.raw_connection import Address, Closed, RawConnection, text
 from tests.harness.renegotiation import Renegotiator
+from tests.harness.running_nodes import running
 from tests.harness.tls_files import PASSWORD, USER, TlsFiles
 from tests.harness.waiting import eventually
 from tests.harness.witness import Witness
@@ -48,7 +49,6 @@ MECHANISM: Final = "SCRAM-SHA-512"
 LIMIT_S: Final = 15.0
 """From the last accept to the end of the last of them, S75; nothing is as late as its own limit."""
 WAIT_S: Final = 120.0
-START_S: Final = 240.0
 GROWTH_BYTES_MAX: Final = 48 * MIB
 """Of small sizes; with the full ones pages of the allocator stay in use, which are bounded too."""
 FULL_GROWTH_BYTES_MAX: Final = 256 * MIB
@@ -135,17 +135,13 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         command += ["--zookeeper", zookeeper.hosts]
         subprocess.run(command, input=f"{PASSWORD}\n", text=True, check=True)
         node = barnabas_node(directory / "node", zookeeper.hosts, settings=settings)
-        node.launch()
-        try:
-            node.wait_until_listening(START_S)
+        with running(node):
             addresses = {name: (LOOPBACK, port) for name, port in ports.items()}
             with RawConnection(addresses["PLAINTEXT"]) as link:
                 _make_topic(link)
             with Witness(_settings(files, ports["LOGIN"]), TOPIC, "watching") as witness:
                 log = directory / "node" / "node.log"
                 yield Target(files, node.pid, addresses, log, witness)
-        finally:
-            node.stop()
     assert "Traceback" not in (directory / "node" / "node.log").read_text()
 
 

@@ -19,6 +19,7 @@ from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.development.ports import LOOPBACK, free_ports
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness.certificates import Authority
+from tests.harness.running_nodes import running
 from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
@@ -52,13 +53,9 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
     }
     with EmbeddedZooKeeper() as zookeeper:
         node = barnabas_node(directory, zookeeper.hosts, settings=settings)
-        try:
-            node.launch()
-            node.wait_until_listening()
+        with running(node):
             eventually(lambda: "barnabas_lease_held" in scrape(found), what="metrics are told")
             yield found
-        finally:
-            node.stop()
 
 
 def scrape(ports: dict[str, int]) -> str:

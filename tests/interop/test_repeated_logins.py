@@ -27,6 +27,7 @@ from benchmarks.barnabas_node import barnabas_node
 from tests.harness.bearer_tokens import AUDIENCE, ISSUER, claims, signed, write_jwks
 from tests.harness.java_tools import PRODUCER_SPEED
 from tests.harness.kafka_tools import Tool
+from tests.harness.running_nodes import running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.nightly]
 
@@ -76,13 +77,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
             patch.setattr("sys.stdin", io.StringIO(PASSWORD + "\n"))
             assert main(["users", "set", "alice", "--zookeeper", zookeeper.hosts]) == 0
         started = barnabas_node(directory, zookeeper.hosts, settings=settings)
-        try:
-            started.launch()
-            started.wait_until_listening()
+        with running(started):
             asyncio.run(_create(started.bootstrap))
             yield Node(f"{LOOPBACK}:{ending}", metrics, directory / "node.log")
-        finally:
-            started.stop()
 
 
 async def _create(bootstrap: str) -> None:

@@ -29,6 +29,7 @@ from barnabas.protocol.acl import (
 )
 from barnabas.protocol.errors import ErrorCode
 from benchmarks.barnabas_node import barnabas_node
+from tests.harness.running_nodes import running
 from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
@@ -62,15 +63,11 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         node = barnabas_node(
             tmp_path_factory.mktemp("rights"), zookeeper.hosts, node_id=1, settings=settings
         )
-        try:
-            node.launch()
-            node.wait_until_listening()
+        with running(node):
             address = f"{LOOPBACK}:{port}"
             topic = NewTopic(name=TOPIC, partitions=1, replication_factor=1)
             as_user(address, "root", lambda admin: admin.create_topics([topic]))
             yield address
-        finally:
-            node.stop()
 
 
 def as_user(address: str, name: str, work: Any) -> Any:

@@ -36,6 +36,7 @@ from benchmarks.barnabas_node import barnabas_node
 from benchmarks.server_process import ServerProcess
 from tests.harness.kafka_tools import CONFIGS, TOPICS, Tool
 from tests.harness.refused_sockets import collect_refused_sockets
+from tests.harness.running_nodes import running
 from tests.harness.waiting import eventually
 
 CONFLUENT: Final[Any] = confluent_admin
@@ -95,11 +96,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             )
             for number, chosen in enumerate(ports, start=1)
         ]
-        try:
-            for node in nodes:
-                node.launch()
-            for node in nodes:
-                node.wait_until_listening()
+        with running(*nodes):
             _, users, ending, metrics = (list(some) for some in zip(*ports, strict=True))
             guarded = Guarded(zookeeper.hosts, nodes, users, ending, metrics)
             topic = CONFLUENT.NewTopic(TOPIC, 1, 2)
@@ -113,9 +110,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
                 asked = AdminClient({"bootstrap.servers": node.bootstrap})
                 eventually(partial(_is_led, asked), what="the node knows the topic's leader")
             yield guarded
-        finally:
-            for node in nodes:
-                node.stop()
     for number in (1, 2):
         text = (directory / str(number) / "node.log").read_text()
         assert CANARY not in text

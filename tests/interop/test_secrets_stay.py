@@ -38,6 +38,7 @@ from tests.authorizer.compared_servers import Refused, Session
 from tests.harness import znodes
 from tests.harness.certificates import Authority, Issued
 from tests.harness.raw_connection import Closed
+from tests.harness.running_nodes import running
 from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
@@ -131,17 +132,13 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     with EmbeddedZooKeeper() as zookeeper:
         node = barnabas_node(directory, zookeeper.hosts, settings=settings)
         node._command = [*node._command, "--log-level", "DEBUG"]
-        try:
-            node.launch()
-            node.wait_until_listening()
+        with running(node):
             found = Told(
                 *(node, directory, settings, zookeeper.hosts),
                 *(everybody, users, metrics, inline),
             )
             _use(found)
             yield found
-        finally:
-            node.stop()
 
 
 def _use(told: Told) -> None:

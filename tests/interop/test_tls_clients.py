@@ -31,12 +31,12 @@ from benchmarks.barnabas_node import barnabas_node
 from tests.harness.java_tools import CONSUMER, JavaTools
 from tests.harness.kafka_python_client import KafkaConsumer, KafkaProducer, KafkaPythonError
 from tests.harness.refused_sockets import collect_refused_sockets
+from tests.harness.running_nodes import running
 from tests.harness.tls_files import PASSWORD, USER, TlsFiles
 
 COUNT: Final = 20
 MECHANISM: Final = "SCRAM-SHA-512"
 WAIT_S: Final = 180.0
-START_S: Final = 240.0
 REFUSED_MS: Final = 5_000
 RECORDS: Final = [f"record {number}".encode() for number in range(COUNT)]
 
@@ -75,14 +75,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with EmbeddedZooKeeper() as zookeeper:
         node = barnabas_node(directory / "node", zookeeper.hosts, settings=settings)
         _make_user(zookeeper.hosts)
-        node.launch()
-        try:
-            node.wait_until_listening(START_S)
+        with running(node):
             at = {name: f"{LOOPBACK}:{port}" for name, port in listeners.items()}
             log = directory / "node" / "node.log"
             yield Served(files, at["SSL"], at["MUTUAL"], at["LOGIN"], at["ELSEWHERE"], log)
-        finally:
-            node.stop()
 
 
 def _make_user(zookeeper: str) -> None:

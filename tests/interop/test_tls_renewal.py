@@ -23,6 +23,7 @@ from barnabas.console.development.ports import LOOPBACK, free_ports
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness.certificates import DAY, PASSWORD, der
 from tests.harness.own_client import Own
+from tests.harness.running_nodes import running
 from tests.harness.steady_load import SteadyLoad
 from tests.harness.tls_files import TlsFiles
 from tests.harness.waiting import eventually
@@ -52,12 +53,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     }
     with EmbeddedZooKeeper() as zookeeper:
         node = barnabas_node(directory / "node", zookeeper.hosts, settings=settings)
-        node.launch()
-        try:
-            node.wait_until_listening(START_S)
+        with running(node):
             yield Served(files, f"{LOOPBACK}:{plain}", (LOOPBACK, encrypted))
-        finally:
-            node.stop()
 
 
 def alter(served: Served, name: str, value: str) -> None:

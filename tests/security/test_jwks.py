@@ -193,3 +193,28 @@ async def test_all_keys_are_read_while_the_node_runs(tmp_path: Path) -> None:
             await asyncio.sleep(0)
     running.cancel()
     await asyncio.wait([running])
+
+
+async def test_what_is_read_when_the_node_stops_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def read(url: str) -> list[Any]:
+        loop.call_soon_threadsafe(began.set)
+        may_end.wait(60)
+        return []
+
+    monkeypatch.setattr(jwks, "read_keys", read)
+    sets = KeySets()
+    keys = sets.of(settings("file:///x"))
+    running = asyncio.create_task(sets.run())
+    await began.wait()
+    waiting = asyncio.create_task(keys.refresh())
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running, waiting])
+    assert waiting.cancelled()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    may_end.set()
