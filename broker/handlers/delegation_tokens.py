@@ -7,7 +7,7 @@ Who logged in by a token, or not at all, may do nothing of it (64). Source: docs
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from barnabas.broker.security.delegation_tokens import DelegationTokens
 from barnabas.broker.security.sasl import ANONYMOUS
@@ -191,7 +191,14 @@ def _parts(principal: str) -> tuple[str, str]:
     return kind, name
 
 
-def _principals(owner: str, requester: str) -> dict[str, str]:
+class _Principals(TypedDict):
+    principal_type: str
+    principal_name: str
+    token_requester_principal_type: str
+    token_requester_principal_name: str
+
+
+def _principals(owner: str, requester: str) -> _Principals:
     """Whose a token is and who asked for it, as every answer has it."""
     (kind, name), (requester_kind, requester_name) = _parts(owner), _parts(requester)
     return {
