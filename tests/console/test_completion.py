@@ -37,6 +37,8 @@ def test_commands_are_completed(script: str) -> None:
 
 def test_commands_of_commands_are_completed(script: str) -> None:
     assert completed(script, "barnabas", "groups", "des") == ["describe"]
+    assert completed(script, "barnabas", "nodes", "dr") == ["drain"]
+    assert "--evict" in completed(script, "barnabas", "groups", "reset", "--")
 
 
 def test_options_are_completed_behind_other_options(script: str) -> None:

@@ -168,6 +168,36 @@ def test_a_node_is_drained_and_filled_while_clients_work(
     assert {place: after[place] for place in of_node} == {place: before[place] for place in of_node}
 
 
+@pytest.mark.skipif(is_apache_kafka(), reason="its nodes are not stopped one by one here")
+def test_a_drained_node_is_stopped_and_started_and_nobody_notices(
+    shell: Command, nodes: Nodes, filled_up: str, group: str
+) -> None:
+    assert isinstance(nodes, Cluster)
+    node = nodes.node(2)
+    with (
+        IdempotentProducer(nodes.bootstrap, filled_up, 6) as producer,
+        CommittingMember(nodes.bootstrap, group, filled_up) as member,
+    ):
+        assert member.is_ready.wait(120)
+        shell("nodes", "drain", "2", "--execute", "--undo-file", "before.json")
+        node.ask_to_stop()
+        node.wait_stopped()
+        commits, sent = member.commits, len(producer.acknowledged)
+        eventually(lambda: member.commits > commits and len(producer.acknowledged) > sent)
+        (gone,) = shell.json("nodes", "list", "2")
+        assert (gone["is_up"], gone["leads"]) == (False, 0)
+        node.spawn()
+        node.let_serve()
+        node.wait_ready()
+        eventually(lambda: not shell.json("partitions", "list", "--under-replicated"))
+        assert shell.json("partitions", "list", "--node", "2", "--led") == []
+        shell("nodes", "fill", "2", "--from-file", "before.json", "--execute")
+        assert shell.json("partitions", "list", "--node", "2", "--led") != []
+        commits, sent = member.commits, len(producer.acknowledged)
+        eventually(lambda: member.commits > commits and len(producer.acknowledged) > sent)
+    assert producer.refused == []
+
+
 def test_a_drained_node_says_that_there_is_nothing_left_to_do(
     shell: Command, filled_up: str
 ) -> None:
