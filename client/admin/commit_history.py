@@ -18,7 +18,13 @@ from barnabas.client.consumer.single_fetch import entries, fetch_batches
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import list_offsets
-from barnabas.protocol.offsets_topic import OffsetKey, parse_key, parse_offset_value
+from barnabas.protocol.offsets_topic import (
+    GroupKey,
+    OffsetKey,
+    parse_group_value,
+    parse_key,
+    parse_offset_value,
+)
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.control import Marker, parse_marker
 from barnabas.protocol.records.record import Record
@@ -30,6 +36,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 _MAGIC_WITH_PRODUCERS: Final = 2
 _NO_PRODUCER: Final = -1
+GENERATIONS_MAX: Final = 100
 _PREFIXES_MAX: Final = 16
 """Of so few groups records are told apart by how their keys begin."""
 
@@ -41,6 +48,15 @@ class SeenCommit(NamedTuple):
     timestamp_ms: int
 
 
+class SeenGeneration(NamedTuple):
+    """A rebalance that the log still holds: what the group was from then on."""
+
+    generation: int
+    timestamp_ms: int
+    members: int
+    """None of them: the last one left."""
+
+
 @dataclass(slots=True)
 class History:
     """What was found; ``since_ms`` is the time of the first record that was looked at.
@@ -50,17 +66,24 @@ class History:
 
     commits: dict[TopicPartition, deque[SeenCommit]] = field(default_factory=dict)
     since_ms: int | None = None
+    generations: deque[SeenGeneration] = field(
+        default_factory=lambda: deque(maxlen=GENERATIONS_MAX)
+    )
+    """The latest ones, oldest first; only where they were asked for."""
 
 
 class _CommitReplay:
     """The commits of some groups, from batches in the order of the log."""
 
-    def __init__(self, groups: Collection[str], most: int) -> None:
+    def __init__(
+        self, groups: Collection[str], most: int, *, with_generations: bool = False
+    ) -> None:
         self.histories = {group: History() for group in groups}
         self._most = most
         names = [group.encode() for group in groups] if len(groups) <= _PREFIXES_MAX else []
         sizes = [len(name).to_bytes(2, "big") + name for name in names] or [b""]
-        self._keys = tuple(version + rest for version in (b"\0\0", b"\0\1") for rest in sizes)
+        versions = (b"\0\0", b"\0\1", b"\0\2") if with_generations else (b"\0\0", b"\0\1")
+        self._keys = tuple(version + rest for version in versions for rest in sizes)
         self._open: dict[int, list[Record]] = defaultdict(list)
         self._newest: dict[tuple[str, TopicPartition], int] = {}
         """Where the record lies of what counts for each offset, a tombstone's included."""
@@ -96,6 +119,9 @@ class _CommitReplay:
     def _apply(self, record: Record) -> None:
         assert record.key is not None
         key = parse_key(record.key)
+        if isinstance(key, GroupKey):
+            self._note_generation(key.group, record)
+            return
         assert isinstance(key, OffsetKey)
         history = self.histories.get(key.group)
         if history is None:
@@ -114,11 +140,37 @@ class _CommitReplay:
         seen = history.commits.setdefault(topic_partition, deque(maxlen=self._most))
         seen.append(SeenCommit(value.offset, value.commit_timestamp))
 
+    def _note_generation(self, group: str, record: Record) -> None:
+        """A group is written again when only its members' metadata changes: once counts."""
+        history = self.histories.get(group)
+        if history is None or record.value is None:
+            return
+        value = parse_group_value(record.value)
+        seen = history.generations
+        last = seen[-1] if seen else None
+        if last is not None and (last.generation, last.members) == (
+            value.generation, len(value.members),
+        ):  # fmt: skip
+            return
+        at = value.current_state_timestamp
+        seen.append(
+            SeenGeneration(
+                value.generation, at if at >= 0 else record.timestamp, len(value.members)
+            )
+        )
+
 
 async def read_histories(
-    admin: Admin, groups: Collection[str], *, commits: int, records_max: int = 100_000
+    admin: Admin,
+    groups: Collection[str],
+    *,
+    commits: int,
+    records_max: int = 100_000,
+    with_generations: bool = False,
 ) -> dict[str, History]:
     """The latest ``commits`` of each partition of each group, oldest first.
+
+    ``with_generations``: rebalances as well, as far as the log still has them.
 
     Found among the last ``records_max`` offsets of the groups' offsets partitions, each of which
     is read once. Raises KafkaError, TOPIC_AUTHORIZATION_FAILED for one who may not read them.
@@ -136,7 +188,7 @@ async def read_histories(
     found: dict[str, History] = {}
     for topic_partition, groups_of_partition in by_offsets_partition.items():
         start, end = starts.get(topic_partition, 0), ends.get(topic_partition, 0)
-        replay = _CommitReplay(groups_of_partition, commits)
+        replay = _CommitReplay(groups_of_partition, commits, with_generations=with_generations)
         await _read(
             admin.cluster, topic_partition, replay, start, max(start, end - records_max), end
         )

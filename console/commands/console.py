@@ -57,6 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--behind-proxy", action="store_true", help="a proxy in front of it speaks TLS"
     )
     parser.add_argument(
+        "--published-on-loopback", action="store_true",
+        help="in a container: its port is published on the loopback of its host and nowhere else, "
+        "so that nobody listens in",
+    )  # fmt: skip
+    parser.add_argument(
         "--undo-directory", type=Path, default=Path(), metavar="DIR",
         help="where undo files are written before a change (default: here)",
     )  # fmt: skip
@@ -76,6 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--decoders", type=Path, metavar="FILE",
         help="by which schema or decoder the records of some topics are read, in TOML",
     )  # fmt: skip
+    parser.add_argument(
+        "--reports", type=Path, metavar="DIR", help="where Spark jobs write reports, to be shown"
+    )
     parser.add_argument(
         "--roles", type=Path, metavar="FILE",
         help="who may look, read records, change groups and topics, or everything, in TOML",
@@ -161,10 +169,12 @@ def _settings(chosen: argparse.Namespace) -> ConsoleSettings:
         certificate=chosen.tls_cert,
         key=chosen.tls_key,
         is_behind_proxy=chosen.behind_proxy,
+        is_published_on_loopback=chosen.published_on_loopback,
         undo_directory=chosen.undo_directory,
         audit_file=chosen.audit_file,
         status_token=_token_of(chosen.status_token_file),
         metrics_token=_token_of(chosen.metrics_token_file),
+        reports=chosen.reports,
         roles=None if chosen.roles is None else read_roles(chosen.roles),
         decoders=read_decoders(chosen.decoders, chosen.schema_registry),
         masks=Masks() if chosen.mask is None else read_masks(chosen.mask),

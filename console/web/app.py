@@ -37,6 +37,7 @@ from .render import assets
 from .roles import Forbidden, Role
 from .security import HEALTH_PATH, SecurityMiddleware
 from .session import Session
+from .spark_reports import REPORT_PATH, report_answer
 from .streams import MEDIA_TYPE, Streams
 from .watch.reading import FAILURES, now_ms
 from .zones import zone_names, zone_of
@@ -81,6 +82,7 @@ class Console:
             Route(HEALTH_PATH, self.own.health),
             Route(METRICS_PATH, self.own.metrics),
             Route(VALUE_PATH, self._download),
+            Route(REPORT_PATH, self._report),
             Route(STREAM_PATH, self._stream),
         ]
         for path, function in PAGES.items():
@@ -145,6 +147,17 @@ class Console:
             async with asyncio.timeout(PAGE_S):
                 return await value_download(self._view(request, session, VALUE_PATH))
         except FAILURES as failure:
+            return _no_answer(failure)
+
+    async def _report(self, request: Request) -> Response:
+        session = await self.logins.session_of(request)
+        if session is None:
+            return self._to_login(request, "bytes")
+        try:
+            return await report_answer(self._view(request, session, REPORT_PATH))
+        except Forbidden as problem:
+            return Response(f"{problem}\n", 403, media_type="text/plain")
+        except OSError as failure:
             return _no_answer(failure)
 
     async def _stream(self, request: Request) -> Response:

@@ -39,6 +39,8 @@ class ConsoleSettings:
     key: Path | None = None
     is_behind_proxy: bool = False
     """A proxy speaks TLS to the browsers."""
+    is_published_on_loopback: bool = False
+    """In a container whose port is published on the loopback of its host, and nowhere else."""
     undo_directory: Path = field(default_factory=Path)
     """Where undo files are written before a change."""
     audit_file: Path | None = None
@@ -47,6 +49,8 @@ class ConsoleSettings:
     """What nodes are shown when they are asked for their status."""
     metrics_token: str | None = field(default=None, repr=False)
     """What collectors on other machines show for ``/metrics``."""
+    reports: Path | None = None
+    """Where Spark jobs write their reports."""
     roles: Roles | None = None
     """Who may do what here; None where everybody who gets in may do everything."""
     decoders: Decoders = field(default_factory=Decoders)
@@ -77,7 +81,9 @@ class ConsoleSettings:
         """Raise Misuse for what would leave the console open, or cannot work."""
         if (self.certificate is None) != (self.key is None):
             raise Misuse("--tls-cert and --tls-key go together")
-        if not self.is_loopback and not self.is_secure:
+        if self.is_published_on_loopback and self.is_secure:
+            raise Misuse("--published-on-loopback is for consoles that speak no TLS")
+        if not (self.is_loopback or self.is_secure or self.is_published_on_loopback):
             raise Misuse(
                 f"--listen {self.host}: off the loopback passwords would travel in clear; say "
                 "--tls-cert and --tls-key, or --behind-proxy"

@@ -60,7 +60,7 @@ class SecurityMiddleware:
 
     def _add_headers(self, headers: MutableHeaders) -> None:
         for name, value in HEADERS.items():
-            headers[name] = value
+            headers.setdefault(name, value)  # a report has a policy of its own, a stricter one
         headers.setdefault("cache-control", NO_STORE)
         if self._settings.is_secure:
             headers["strict-transport-security"] = STRICT_TRANSPORT

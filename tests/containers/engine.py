@@ -76,7 +76,7 @@ def build_image() -> str:
 
     Returns its name. Raises NoEngine when there is no base to build on.
     """
-    base = os.environ.get("BASE_IMAGE") or _base_image()
+    base = base_of_tests()
     jars = [sys.executable, "-m", "barnabas.console.development.fetch_jars", "dist/zookeeper-jars"]
     subprocess.run(jars, cwd=REPOSITORY, check=True)  # as `make image` does
     words = ["docker", "build", "--network", "host", "--build-arg", f"BASE_IMAGE={base}"]
@@ -85,6 +85,11 @@ def build_image() -> str:
     )
     assert built.returncode == 0, f"the image does not build:\n{built.stdout}{built.stderr}"
     return IMAGE
+
+
+def base_of_tests() -> str:
+    """The Debian that images are built on. Raises NoEngine where there is none."""
+    return os.environ.get("BASE_IMAGE") or _base_image()
 
 
 def _answers() -> bool:

@@ -14,8 +14,10 @@ NAVIGATION: Final = (
     ("/groups", "Groups", "r"),
     ("/coordinator", "Coordinators", "c"),
     ("/leases", "Leases", "l"),
+    ("/failovers", "Failovers", "f"),
     ("/transactions", "Transactions", "x"),
     ("/access", "Access", "a"),
+    ("/reports", "Reports", "s"),
     ("/history", "History", "h"),
 )
 """Path, label, key."""

@@ -5,7 +5,7 @@ Source: docs/spec/console.md §1 (timeline).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.console.web.page import Page, View
@@ -13,7 +13,9 @@ from barnabas.console.web.plots import place_of, plot
 from barnabas.console.web.watch.timeline import Point
 from barnabas.protocol.audit_topic import AuditRecord
 
+from .failovers import moves_of
 from .not_found import not_found
+from .placement import placement_of
 
 COLUMNS: Final = ("at_ms", "committed", "end", "lag", "partitions")
 MARKS_MOST: Final = 50
@@ -30,6 +32,11 @@ async def page(view: View) -> Page:
     found = reading.value
     points = found.points if found is not None else []
     marks = changes_of(group, audit.value or [])
+    rebalances = [
+        {"time_ms": one.timestamp_ms, "generation": one.generation, "members": one.members}
+        for one in (found.generations if found is not None else ())
+    ]
+    moves = await _moves(view, group)
     rows = [_row(point) for point in points]
     model = {
         "group": group,
@@ -38,7 +45,9 @@ async def page(view: View) -> Page:
         "partitions": found.partitions if found is not None else 0,
         "all_partitions": found.all if found is not None else 0,
         "marks": marks,
-        "plots": _plots(points, marks),
+        "rebalances": rebalances[::-1],
+        "moves": moves,
+        "plots": _plots(points, marks, [*_labels(rebalances), *_labels_of_moves(moves)]),
     }
     return Page(
         title=f"Timeline of {group}", template="timeline.html", model=model, columns=COLUMNS,
@@ -68,7 +77,34 @@ def _row(point: Point) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plots(points: Sequence[Point], marks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+async def _moves(view: View, group: str) -> list[dict[str, Any]]:
+    """When another coordinator took the group over, the newest first; of Barnabas' own clusters."""
+    placement = placement_of((await view.watch.catalogue.topics.read()).value or {}, group)
+    if placement is None:
+        return []
+    return moves_of((await view.watch.events.read()).value or [], placement["partition"])
+
+
+def _labels(rebalances: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"time_ms": one["time_ms"],
+         "title": f"generation {one['generation']}, {one['members']} members"}
+        for one in rebalances
+    ]  # fmt: skip
+
+
+def _labels_of_moves(moves: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"time_ms": one["time_ms"], "title": f"node {one['node']} became its coordinator"}
+        for one in moves
+    ]
+
+
+def _plots(
+    points: Sequence[Point],
+    marks: Sequence[dict[str, Any]],
+    ticks: Sequence[dict[str, Any]],
+) -> list[dict[str, Any]]:
     if not points:
         return []
     times = [point.at_ms for point in points]
@@ -85,5 +121,10 @@ def _plots(points: Sequence[Point], marks: Sequence[dict[str, Any]]) -> list[dic
             {**mark, "x": x}
             for mark in marks
             if (x := place_of(plotted, times, mark["time_ms"])) is not None
+        ]
+        plotted["ticks"] = [
+            {**tick, "x": x}
+            for tick in ticks
+            if (x := place_of(plotted, times, tick["time_ms"])) is not None
         ]
     return [lag, offsets]

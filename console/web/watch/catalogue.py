@@ -21,6 +21,8 @@ from barnabas.protocol.messages import describe_cluster, describe_log_dirs, meta
 from .reading import Source, Sources
 
 METADATA_S: Final = 10.0
+MANY_PARTITIONS: Final = 20_000
+MANY_METADATA_S: Final = 60.0
 CLUSTER_S: Final = 2.0
 GROUPS_S: Final = 5.0
 DIRECTORIES_S: Final = 10.0
@@ -148,6 +150,9 @@ class Catalogue:
     async def _topics(self) -> dict[str, metadata.TopicResult]:
         answer = await self._admin.cluster.metadata()
         found = {topic.name: topic for topic in answer.topics if topic.name is not None}
+        partitions = sum(len(topic.partitions) for topic in found.values())
+        # To read 100,000 partitions takes a second of the loop, in which nobody else is answered.
+        self.topics.fresh_s = METADATA_S if partitions <= MANY_PARTITIONS else MANY_METADATA_S
         return dict(sorted(found.items()))
 
     async def _directories(self, node: int) -> list[Directory]:

@@ -11,17 +11,19 @@ from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.audit_history import read_audit
+from barnabas.client.admin.event_history import read_events
 from barnabas.client.admin.quotas import QuotaDescription, describe_quotas
 from barnabas.client.admin.transaction_descriptions import TransactionListing
 from barnabas.client.client_config import ClientConfig
 from barnabas.protocol.audit_topic import AuditRecord
+from barnabas.protocol.events_topic import ClusterEvent
 
 from .access import AclRow, UserRow, acl_rows, user_rows
 from .catalogue import Catalogue
 from .node_status import Status, StatusReader
 from .orderings import Orderings
 from .rates import Rates
-from .reading import Source, Sources
+from .reading import Source, Sources, now_ms
 from .standings import Standing, standing_of
 from .survey import Survey, readable_histories
 from .timeline import Timeline, timeline_of
@@ -34,6 +36,8 @@ STATUS_S: Final = 2.0
 TIMELINE_S: Final = 20.0
 """It asks each leader some two dozen times."""
 CHANGES_MOST: Final = 200
+EVENTS_MS: Final = 7 * 24 * 3_600_000
+EVENTS_MOST: Final = 5_000
 AUDIT_MOST: Final = 5_000
 """The latest changes that are kept in memory."""
 
@@ -61,6 +65,8 @@ class ClusterWatch:
         )
         """What each node says of itself; None for one that says nothing."""
         self.audit: Source[list[AuditRecord]] = Source(self._audit, AUDIT_S)
+        self.events: Source[list[ClusterEvent]] = Source(self._events, AUDIT_S)
+        """The latest ones, the newest first; none where the cluster keeps none."""
         self.transactions: Source[list[TransactionListing]] = Source(
             self.admin.list_transactions, LISTS_S
         )
@@ -91,7 +97,7 @@ class ClusterWatch:
     def _sources(self) -> Sequence[Source[Any] | Sources[Any, Any]]:
         return (
             self.groups, self.rough_groups, self.timelines, self.statuses,
-            self.audit, self.transactions,
+            self.audit, self.events, self.transactions,
             self.acls, self.users, self.quotas,
         )  # fmt: skip
 
@@ -104,6 +110,14 @@ class ClusterWatch:
 
     async def _rough(self, name: str) -> Standing:
         return await standing_of(self.admin, await self.admin.describe_group(name), None)
+
+    async def _events(self) -> list[ClusterEvent]:
+        """The latest events, the newest first, each once."""
+        since_ms = now_ms() - EVENTS_MS
+        found = await read_events(self.admin, since_ms=since_ms)
+        known = {(event.time_ms, event.node, event.event, str(event.fields)): event
+                 for event in found}  # fmt: skip
+        return list(known.values())[: -EVENTS_MOST - 1 : -1]
 
     async def _audit(self) -> list[AuditRecord]:
         """The latest changes, the newest first, each once."""

@@ -63,7 +63,8 @@ class Source(Generic[T]):
 
     def __init__(self, ask: Callable[[], Awaitable[T]], fresh_s: float) -> None:
         self._ask = ask
-        self._fresh_s = fresh_s
+        self.fresh_s = fresh_s
+        """May be changed: what is large is asked for more rarely."""
         self._value: T | None = None
         self._at_ms: int | None = None
         self._problem: Problem | None = None
@@ -102,7 +103,7 @@ class Source(Generic[T]):
             self._value = await self._ask()
             self._at_ms = now_ms()
             self._problem = None
-            self._due = time.monotonic() + self._fresh_s
+            self._due = time.monotonic() + self.fresh_s
         except FAILURES as error:
             self._fail(error)
         finally:
@@ -119,7 +120,7 @@ class Sources(Generic[K, T]):
 
     def __init__(self, ask: Callable[[K], Awaitable[T]], fresh_s: float, most: int = 500) -> None:
         self._ask = ask
-        self._fresh_s = fresh_s
+        self.fresh_s = fresh_s
         self._most = most
         self._by_key: OrderedDict[K, Source[T]] = OrderedDict()
 
@@ -131,7 +132,7 @@ class Sources(Generic[K, T]):
         """The source of one key, made when it is looked at first."""
         found = self._by_key.get(key)
         if found is None:
-            found = self._by_key[key] = Source(lambda: self._ask(key), self._fresh_s)
+            found = self._by_key[key] = Source(lambda: self._ask(key), self.fresh_s)
         self._by_key.move_to_end(key)
         while len(self._by_key) > self._most:
             self._by_key.popitem(last=False)[1].close()

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.commit_history import SeenCommit, ends_at, read_histories
+from barnabas.client.admin.commit_history import (
+    SeenCommit,
+    SeenGeneration,
+    ends_at,
+    read_histories,
+)
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode
@@ -51,27 +56,31 @@ class Timeline:
     points: Sequence[Point]
     partitions: int
     all: int
+    generations: Sequence[SeenGeneration] = ()
+    """Rebalances, oldest first."""
 
 
 async def timeline_of(admin: Admin, group: str) -> Timeline:
     """What is still known of a group's last day; no points where nothing is. Raises KafkaError."""
     try:
         histories = await read_histories(
-            admin, [group], commits=COMMITS_MOST, records_max=RECORDS_MOST
+            admin, [group], commits=COMMITS_MOST, records_max=RECORDS_MOST, with_generations=True
         )
     except KafkaError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         histories = {}
     known = histories[group].commits if group in histories else {}
+    generations = list(histories[group].generations) if group in histories else []
     seen = {place: list(known[place]) for place in sorted(known)[:PARTITIONS_MOST] if known[place]}
     if not seen:
-        return Timeline([], 0, len(known))
+        return Timeline([], 0, len(known), generations)
     times = _times(min(commits[0].timestamp_ms for commits in seen.values()), now_ms())
     ends = await ends_at(admin.cluster, dict.fromkeys(seen, times))
     current = await admin.end_offsets(seen)
     points = [_point(at, index, seen, ends, current) for index, at in enumerate(times)]
-    return Timeline([point for point in points if point.partitions], len(seen), len(known))
+    shown = [point for point in points if point.partitions]
+    return Timeline(shown, len(seen), len(known), generations)
 
 
 def _times(first_ms: int, last_ms: int) -> list[int]:

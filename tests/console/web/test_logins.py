@@ -176,6 +176,8 @@ async def test_a_page_that_refreshes_itself_after_the_session_ended_leads_to_the
         ),
         ({"auth": "none", "is_behind_proxy": True, "names": ("a",)}, "behind a proxy"),
         ({"certificate": Path("c")}, "go together"),
+        ({"host": "0.0.0.0", "is_published_on_loopback": True, "auth": "none"}, "loopback"),
+        ({"is_published_on_loopback": True, "is_behind_proxy": True, "names": ("a",)}, "no TLS"),
         ({"is_behind_proxy": True}, "--allowed-host"),
     ],
 )
