@@ -52,6 +52,8 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "/user-remove": "?plan=1&user={topic}&mechanism=SCRAM-SHA-256",
     "/transaction-abort": "?plan=1&topic={topic}&partition=0&start_offset=0",
 }
+OF_THE_CONSOLE: Final = ("/reports",)
+"""Pages for which no cluster is asked."""
 OF_THE_SESSION: Final = ("/changed", "/done")
 """Pages about what the reader has done: another one finds nothing there."""
 

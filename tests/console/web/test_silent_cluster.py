@@ -15,7 +15,7 @@ from barnabas.console.web.downloads import VALUE_PATH
 from barnabas.console.web.pages.records import STREAM_PATH
 from barnabas.console.web.pages.registry import PAGES
 from tests.harness.web_console import NOWHERE, reader_of
-from tests.harness.web_pages import path_of
+from tests.harness.web_pages import OF_THE_CONSOLE, path_of
 
 OF_THE_SESSION = ("/changed", "/done", "/undo")
 """What these show is known without asking, or unknown."""
@@ -45,7 +45,7 @@ async def test_every_page_answers_in_bounded_time_and_says_that_the_cluster_does
         for page in PAGES:
             async with asyncio.timeout(30):
                 answer = await reader.get(path_of(page, NAMED))
-            if page not in OF_THE_SESSION:
+            if page not in (*OF_THE_SESSION, *OF_THE_CONSOLE):
                 # Once the connection has timed out, a panel says so and nobody has to wait.
                 words = {502: "load the page again", 200: TOLD, 503: TOLD}
                 assert answer.status_code in words, (page, answer.text)

@@ -1,0 +1,119 @@
+"""Failovers with their phases, out of what nodes tell; rebalances and moves in timelines.
+
+Source: docs/spec/console.md §1 (timeline), §2.3 (failovers); docs/events.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.client import Consumer, ConsumerConfig, Producer
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.web.pages.failovers import failovers_of, moves_of
+from barnabas.protocol.events_topic import ClusterEvent, EventKind
+from tests.harness.waiting import WITHIN_S
+from tests.harness.web_console import NOWHERE, Reader, reader_of
+
+
+def event(kind: EventKind, time_ms: int, node: int = 1, **fields: Any) -> ClusterEvent:
+    return ClusterEvent(time_ms=time_ms, node=node, event=kind, fields=fields)
+
+
+def lost(time_ms: int, node: int, **fields: Any) -> ClusterEvent:
+    known = {"lost": node, "cause": "silent", "noticed_s": 0.5, "elected_s": 0.04,
+             "partitions": 17, "leaderless": 0}  # fmt: skip
+    return event(EventKind.FAILOVER, time_ms, **{**known, **fields})
+
+
+def loaded(time_ms: int, partition: int, load_s: float, **fields: Any) -> ClusterEvent:
+    known = {"partition": partition, "load_s": load_s, "standby": True}
+    return event(EventKind.OFFSETS_LOADED, time_ms, **{**known, **fields})
+
+
+def test_the_loads_behind_a_failover_belong_to_it_and_the_slowest_counts() -> None:
+    events = [
+        loaded(200_000, 9, 3.0),  # of nobody's failover: too late
+        loaded(100_020, 4, 0.02),
+        loaded(100_010, 3, 0.05, standby=False),
+        lost(100_000, 3),
+        loaded(50_010, 1, 0.01),
+        lost(50_000, 2, noticed_s=None, cause="shutdown"),
+    ]
+    third, second = failovers_of(events)
+    assert (third["lost"], third["cause"], third["partitions"]) == (3, "silent", 17)
+    assert third["loaded_s"] == 0.05
+    assert third["total_s"] == pytest.approx(0.59)
+    assert (third["offsets_partitions"], third["from_standby"]) == (2, 1)
+    assert second["noticed_s"] is None
+    assert second["total_s"] == pytest.approx(0.05)
+
+
+def test_fields_of_other_kinds_than_we_know_leave_a_page_standing() -> None:
+    (row,) = failovers_of([lost(1, 1, noticed_s="soon", lost=[], partitions={}, cause=7)])
+    assert (row["noticed_s"], row["lost"], row["partitions"], row["cause"]) == (
+        None,
+        None,
+        None,
+        "",
+    )
+
+
+def test_a_move_is_one_of_the_offsets_partition_that_keeps_the_group() -> None:
+    events = [loaded(2, 4, 0.1, node=2), loaded(1, 5, 0.1)]
+    assert [move["time_ms"] for move in moves_of(events, 4)] == [2]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    settings = {"events.topic.enable": "true", "offsets.topic.num.partitions": "3"}
+    with Cluster(3, settings=settings) as running:
+        yield running
+
+
+async def shown(reader: Reader, path: str, name: str) -> Any:
+    """What a page has, once it has some."""
+
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            reader.console.logins.ask_anew()
+            if found := (await reader.json(path))[name]:
+                return found
+            await asyncio.sleep(0.2)
+
+
+async def test_a_node_that_is_killed_is_a_failover_and_the_group_moves_in_its_timeline(
+    cluster: Cluster,
+) -> None:
+    async with (
+        Admin.of(cluster.bootstrap) as admin,
+        reader_of(cluster.bootstrap) as reader,
+    ):
+        await admin.create_topics([NewTopic(name="moved", partitions=1, replication_factor=3)])
+        async with Producer(cluster.bootstrap) as producer:
+            await producer.send("moved", b"one")
+        config = ConsumerConfig(auto_offset_reset="earliest")
+        async with Consumer(cluster.bootstrap, "moved", group="movers", config=config) as consumer:
+            await anext(aiter(consumer))
+            await consumer.commit()
+            rebalances = await shown(reader, "/timeline.json?group=movers", "rebalances")
+            assert rebalances[0]["members"] == 1
+            coordinator = (await admin.describe_group("movers")).coordinator.id
+            cluster.kill(coordinator)
+            failovers = await shown(reader, "/failovers.json", "failovers")
+            assert failovers[0]["lost"] == coordinator
+            assert failovers[0]["elected_s"] > 0
+            moves = await shown(reader, "/timeline.json?group=movers", "moves")
+            assert moves[0]["node"] != coordinator
+            page = await reader.get("/failovers?event=offsets-loaded")
+            assert "offsets-loaded" in page.text
+
+
+async def test_an_event_that_there_is_not_is_no_filter() -> None:
+    async with reader_of(NOWHERE) as reader:
+        assert (await reader.get("/failovers?event=none")).status_code == 400
