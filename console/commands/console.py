@@ -61,6 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="in a container: its port is published on the loopback of its host and nowhere else, "
         "so that nobody listens in",
     )  # fmt: skip
+    _add_files(parser)
+    parser.add_argument("--announce-fd", type=int, help=argparse.SUPPRESS)
+    """Of `barnabas up`: where the URL is written, token included, and nowhere else."""
+    add_cluster_options(parser)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    """What it reads at its start, and where it writes."""
     parser.add_argument(
         "--undo-directory", type=Path, default=Path(), metavar="DIR",
         help="where undo files are written before a change (default: here)",
@@ -96,9 +104,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metrics-token-file", type=Path, metavar="FILE",
         help="what collectors on other machines show as bearer token for /metrics",
     )  # fmt: skip
-    parser.add_argument("--announce-fd", type=int, help=argparse.SUPPRESS)
-    """Of `barnabas up`: where the URL is written, token included, and nowhere else."""
-    add_cluster_options(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -140,4 +140,4 @@ def test_prometheus_beside_it_collects_from_all_and_knows_the_rules(compose: Run
 
     eventually(nodes_are_up, within_s=120, what="Prometheus collects from every node")
     groups = httpx.get(f"{base}/rules").json()["data"]["groups"]
-    assert {rule["name"] for group in groups for rule in group["rules"]} >= {"NodeDown"}
+    assert {rule["name"] for group in groups for rule in group["rules"]} >= {"BarnabasNodeDown"}
