@@ -10,7 +10,10 @@ from typing import Final
 
 import pytest
 
-from .deployments import Deployment
+from barnabas.protocol import api
+from barnabas.protocol.api import ApiKey
+
+from .deployments import Deployment, OwnCluster
 from .kafka_4 import Kafka4
 
 SESSION_MS: Final = 6_000
@@ -28,12 +31,17 @@ SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
 }
 
-SERVERS: Final = (pytest.param("kafka-4", marks=pytest.mark.kafka),)
+IS_SERVED: Final = (found := api.lookup(ApiKey.CONSUMER_GROUP_HEARTBEAT)) and found.advertised
+SERVERS: Final = (
+    *(["barnabas"] if IS_SERVED else []),
+    pytest.param("kafka-4", marks=pytest.mark.kafka),
+)
 
 
 @pytest.fixture(scope="module", params=SERVERS)
 def consumer_groups(request: pytest.FixtureRequest) -> Iterator[Deployment]:
     """One node that serves the consumer protocol."""
-    running: Deployment = Kafka4(SETTINGS)
+    running: Deployment
+    running = Kafka4(SETTINGS) if request.param == "kafka-4" else OwnCluster(1, SETTINGS)
     yield running
     running.stop()

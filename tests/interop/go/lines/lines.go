@@ -35,6 +35,8 @@ type Arguments struct {
 	User        string
 	Password    string
 	Token       string
+	Protocol    string
+	SlowMs      int64
 }
 
 // Seeds are the addresses to begin with.

@@ -1,0 +1,219 @@
+"""Members of a group, each a process around another client, and a ledger of what they tell.
+
+A member reads a topic, tells each record before it commits it, and each partition that comes and
+goes, with the time of the machine; it leaves when its input ends. ``tests/interop/matrix`` and
+``tests/interop/go`` have the programs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from barnabas.client.topology import TopicPartition
+from barnabas.console.development.java import find_java
+from benchmarks.apache_kafka import class_path
+
+from .client_releases import PROGRAMS, ROOT
+from .go_programs import built
+from .needs import maven_jars, program
+from .ownership import Ownership
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+_WAIT_S: Final = 120.0
+_JAVA_CLIENT: Final = "4.1.0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a member reads, and how."""
+
+    bootstrap: str
+    group: str
+    topic: str
+    protocol: str = CONSUMER
+    instance: str = ""
+    assignor: str = ""
+    slow_s: float = 0.0
+    """So long it takes to give partitions up."""
+    max_poll_ms: int = 300_000
+
+
+class Ledger:
+    """What all members of one group tell together."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.ownership = Ownership()
+        self.reads: Counter[tuple[int, int]] = Counter()
+        """How often each record was read, by partition and offset."""
+        self.errors: list[str] = []
+        self.lost: list[str] = []
+        """Who was told that its partitions are others' already."""
+        self._lock = threading.Lock()
+
+    def note(self, owner: str, told: dict[str, Any]) -> None:
+        """One line of a member."""
+        with self._lock:
+            places = [TopicPartition(self.topic, each) for each in told.get("partitions") or ()]
+            if told["event"] == "assigned":
+                self.ownership.took(owner, places, told["at"])
+            elif told["event"] == "revoked":
+                self.ownership.gave(owner, places, told["at"])
+            elif told["event"] == "lost":
+                self.ownership.lost(owner, places, told["at"])
+                self.lost += [owner] if places else []
+            elif told["event"] == "read":
+                self.reads.update((partition, offset) for partition, offset in told["records"])
+            elif told["event"] == "error":
+                self.errors.append(f"{owner}: {told['text']}")
+
+    def ended(self, owner: str) -> None:
+        """A member is no more; what it has still it had until now, at most."""
+        with self._lock:
+            self.ownership.died(owner, time.time())
+
+    def owned(self) -> dict[str, set[int]]:
+        """The partitions of each member that has any, now."""
+        with self._lock:
+            found: dict[str, set[int]] = {}
+            for place, owner in self.ownership.owners().items():
+                found.setdefault(owner, set()).add(place.partition)
+            return found
+
+    def read(self) -> int:
+        """How many records were read, once or more often."""
+        with self._lock:
+            return len(self.reads)
+
+    def repeated(self) -> dict[tuple[int, int], int]:
+        """Records that were read more than once, and how often."""
+        with self._lock:
+            return {record: times for record, times in self.reads.items() if times > 1}
+
+
+class Member:
+    """One process; its lines go to the ledger as they come."""
+
+    def __init__(self, name: str, command: Sequence[str], ledger: Ledger) -> None:
+        self.name = name
+        self._ledger = ledger
+        self._process = subprocess.Popen(
+            command,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._complaints: list[str] = []
+        self._threads = [
+            threading.Thread(target=self._read, daemon=True),
+            threading.Thread(target=self._listen, daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def owns(self) -> set[int]:
+        """The partitions that it has now."""
+        return self._ledger.owned().get(self.name, set())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has left, or was killed."""
+        return self._process.returncode is not None
+
+    def close(self) -> None:
+        """Leave the group in order."""
+        self.ask_to_leave()
+        self.wait_left()
+
+    def ask_to_leave(self) -> None:
+        """Have it leave, without waiting for it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def wait_left(self) -> None:
+        """Return when it has left."""
+        code = self._process.wait(_WAIT_S)
+        self._join()
+        assert code == 0, "".join(self._complaints)
+
+    def kill(self) -> None:
+        """End as ``kill -9`` does; twice is allowed."""
+        self._process.kill()
+        self._process.wait(_WAIT_S)
+        self._join()
+
+    def _join(self) -> None:
+        for thread in self._threads:
+            thread.join(_WAIT_S)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            assert stream is not None
+            stream.close()
+        self._ledger.ended(self.name)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{") and line.endswith("}\n"):
+                self._ledger.note(self.name, json.loads(line))
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._complaints.append(line)
+
+
+@dataclass(frozen=True)
+class MemberKind:
+    """One client; ``command`` is its program with all that it is given."""
+
+    name: str
+    command: Callable[[Task], Sequence[str]]
+
+    def start(self, name: str, task: Task, ledger: Ledger) -> Member:
+        """A new member under a name of the test's; skips where its program cannot run."""
+        return Member(name, self.command(task), ledger)
+
+
+def _python(script: str) -> Callable[[Task], Sequence[str]]:
+    return lambda task: [sys.executable, str(PROGRAMS / script), json.dumps(asdict(task))]
+
+
+def _java(task: Task) -> Sequence[str]:
+    program("javac", package="default-jdk-headless")
+    jars = maven_jars("kafka-clients", _JAVA_CLIENT)
+    flags = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    given = [task.bootstrap, task.group, task.topic, task.protocol, task.instance, task.assignor]
+    given += [str(task.slow_s), str(task.max_poll_ms)]
+    java = [str(find_java()), *flags, "-cp", class_path(jars)]
+    return [*java, str(PROGRAMS / "JavaMember.java"), *given]
+
+
+def _franz(task: Task) -> Sequence[str]:
+    given = {
+        "Bootstrap": task.bootstrap,
+        "Group": task.group,
+        "Topic": task.topic,
+        "Protocol": task.protocol,
+        "Instance": task.instance,
+        "SlowMs": int(task.slow_s * 1000),
+    }
+    return [str(built() / "franz"), "member", json.dumps(given)]
+
+
+OWN: Final = MemberKind("barnabas", _python("own_member.py"))
+CONFLUENT: Final = MemberKind("librdkafka", _python("confluent_member.py"))
+JAVA: Final = MemberKind("java", _java)
+FRANZ: Final = MemberKind("franz-go", _franz)
+KINDS: Final = (OWN, CONFLUENT, JAVA, FRANZ)

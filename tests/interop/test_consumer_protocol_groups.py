@@ -1,0 +1,295 @@
+"""Clients of different kinds share groups of the consumer protocol (KIP-848).
+
+No partition has two owners at once, as the members themselves see it, and nothing is read twice
+but what a member that was killed or fenced had not committed.
+Source: docs/spec/consumer-groups.md §2.1 (C12), §7; KIP-848.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Final
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.harness.confluent_client import Confluent
+from tests.harness.consumer_protocol_clusters import consumer_groups
+from tests.harness.deployments import Deployment, create_topic
+from tests.harness.kafka_4 import Kafka4
+from tests.harness.protocol_members import (
+    CLASSIC,
+    CONFLUENT,
+    CONSUMER,
+    FRANZ,
+    JAVA,
+    OWN,
+    Ledger,
+    Member,
+    MemberKind,
+    Task,
+)
+from tests.harness.traffic import Activity
+from tests.harness.waiting import eventually
+
+__all__ = ["consumer_groups"]
+
+PARTITIONS: Final = 6
+_ALL: Final = set(range(PARTITIONS))
+_PAUSE_S: Final = 0.004
+_EXCUSED: Final = ("REBALANCE_IN_PROGRESS",)
+"""franz-go says so of a commit that is under way when it gives partitions up."""
+_EXCUSED_BY_KAFKA: Final = ("STALE_MEMBER_EPOCH", "stale member epoch")
+"""Before 4.3 it refuses commits that a heartbeat has overtaken (KIP-1251)."""
+_NUMBERS = count()
+
+
+class Load(Activity):
+    """Writes to every partition in turn, until it is told to end."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__()
+        self.sent = 0
+        self._topic = topic
+        self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 2})
+
+    def repeat(self) -> None:
+        while not self.is_over.wait(_PAUSE_S):
+            self._producer.produce(self._topic, b"x", partition=self.sent % PARTITIONS)
+            self._producer.poll(0)
+            self.sent += 1
+        assert self._producer.flush(60) == 0
+
+
+class Group:
+    """A group of a new name with a topic of its own, its members, and what they tell."""
+
+    def __init__(self, cluster: Deployment) -> None:
+        self.cluster = cluster
+        self.topic = f"shared.{next(_NUMBERS)}"
+        create_topic(cluster, Confluent(), self.topic, PARTITIONS)
+        self.ledger = Ledger(self.topic)
+        self.members: list[Member] = []
+
+    def join(self, kind: MemberKind, **changes: object) -> Member:
+        """One member more; ``changes`` are of its task."""
+        task = Task(
+            bootstrap=self.cluster.bootstrap,
+            group=self.topic,
+            topic=self.topic,
+            **changes,  # type: ignore[arg-type]
+        )
+        member = kind.start(f"{kind.name} {len(self.members)}", task, self.ledger)
+        self.members.append(member)
+        return member
+
+    def await_shared(self, *members: Member) -> None:
+        """Return when each has as many partitions as another, within one, and all have an owner."""
+
+        def is_shared() -> bool:
+            owned = self.ledger.owned()
+            counts = [len(owned.get(member.name, ())) for member in members]
+            return sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
+
+        eventually(is_shared, what=f"{[member.name for member in members]} share the topic")
+
+    def await_read(self, sent: int) -> None:
+        """Return when every record was read that was sent."""
+        eventually(lambda: self.ledger.read() >= sent, what=f"{sent} records are read")
+        assert self.ledger.read() == sent
+
+
+@contextmanager
+def group_at(cluster: Deployment) -> Iterator[Group]:
+    group = Group(cluster)
+    try:
+        yield group
+    finally:
+        for member in group.members:
+            if not member.has_ended:
+                member.kill()
+
+
+def unexpected(group: Group) -> list[str]:
+    """Errors of members for which a rebalance is no excuse; our client has none, ever."""
+    found = []
+    for error in group.ledger.errors:
+        is_excused = any(words in error for words in _EXCUSED)
+        if isinstance(group.cluster, Kafka4):
+            is_excused = is_excused or any(words in error for words in _EXCUSED_BY_KAFKA)
+        if not is_excused or error.startswith(OWN.name):
+            found.append(error)
+    return found
+
+
+def assert_orderly(group: Group) -> None:
+    """Nobody failed, nothing was read twice but after a commit that failed, no two owners."""
+    assert unexpected(group) == []
+    assert group.ledger.lost == []
+    assert group.ledger.ownership.doubles() == []
+    assert not group.ledger.repeated() or group.ledger.errors
+
+
+PAIRS: Final = [
+    (OWN, CONFLUENT),
+    pytest.param((OWN, JAVA), marks=pytest.mark.nightly),
+    pytest.param((CONFLUENT, JAVA), marks=pytest.mark.nightly),
+    pytest.param((FRANZ, OWN), marks=pytest.mark.nightly),
+    pytest.param((FRANZ, CONFLUENT), marks=pytest.mark.nightly),
+    pytest.param((JAVA, FRANZ), marks=pytest.mark.nightly),
+]
+
+
+@pytest.mark.parametrize("kinds", PAIRS, ids=lambda kinds: "-".join(kind.name for kind in kinds))
+def test_two_kinds_share_a_group_and_each_takes_over_from_the_other(
+    consumer_groups: Deployment, kinds: tuple[MemberKind, MemberKind]
+) -> None:
+    with group_at(consumer_groups) as group:
+        with Load(consumer_groups.bootstrap, group.topic) as load:
+            first = group.join(kinds[0])
+            eventually(lambda: first.owns() == _ALL, what="the first has all")
+            second = group.join(kinds[1])
+            group.await_shared(first, second)
+            third = group.join(kinds[0])
+            group.await_shared(first, second, third)
+            first.close()
+            group.await_shared(second, third)
+            third.close()
+            eventually(lambda: second.owns() == _ALL, what="the second has all")
+        group.await_read(load.sent)
+        second.close()
+        assert_orderly(group)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
+@pytest.mark.parametrize(
+    "kinds",
+    [(CONFLUENT, OWN), (OWN, JAVA), (JAVA, CONFLUENT), (FRANZ, FRANZ), (CONFLUENT, FRANZ)],
+    ids=lambda kinds: "-".join(kind.name for kind in kinds),
+)
+def test_a_classic_group_is_replaced_member_by_member_under_load_and_back(
+    consumer_groups: Deployment, kinds: tuple[MemberKind, MemberKind], assignor: str
+) -> None:
+    """The classic members are of the first kind, their successors of the second."""
+    if FRANZ in kinds and assignor != "range":
+        pytest.skip("the program around franz-go has range only")
+    older, newer = kinds
+    with group_at(consumer_groups) as group:
+        with Load(consumer_groups.bootstrap, group.topic) as load:
+            members = [
+                group.join(older, protocol=CLASSIC, assignor=assignor),
+                group.join(older, protocol=CLASSIC, assignor=assignor),
+            ]
+            group.await_shared(*members)
+            for index in range(2):
+                successor = group.join(newer, protocol=CONSUMER)
+                group.await_shared(*members, successor)
+                members[index].close()
+                members[index] = successor
+                group.await_shared(*members)
+            for index in range(2):
+                successor = group.join(older, protocol=CLASSIC, assignor=assignor)
+                group.await_shared(*members, successor)
+                members[index].close()
+                members[index] = successor
+                group.await_shared(*members)
+        group.await_read(load.sent)
+        for member in members:
+            member.close()
+        assert group.ledger.ownership.doubles() == []
+        assert not group.ledger.repeated() or group.ledger.errors
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [OWN, CONFLUENT, JAVA, FRANZ], ids=lambda kind: kind.name)
+def test_a_coordinator_that_is_killed_in_the_middle_of_a_reconciliation(
+    consumer_groups: Deployment, kind: MemberKind
+) -> None:
+    with group_at(consumer_groups) as group:
+        with Load(consumer_groups.bootstrap, group.topic) as load:
+            slow = group.join(kind, slow_s=3.0)
+            eventually(lambda: slow.owns() == _ALL, what="the first has all")
+            eventually(lambda: group.ledger.read() > 0, what="it reads")
+            other = group.join(OWN)
+            eventually(group.ledger.read, what="it reads")
+            time.sleep(1.0)  # somewhere in the three seconds that giving up takes
+            consumer_groups.kill_all()
+            consumer_groups.start_all()
+            group.await_shared(slow, other)
+        group.await_read(load.sent)
+        slow.close()
+        other.close()
+        assert group.ledger.ownership.doubles() == []
+        assert not group.ledger.repeated() or group.ledger.errors or group.ledger.lost
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [OWN, CONFLUENT, JAVA, FRANZ], ids=lambda kind: kind.name)
+def test_who_never_gives_up_is_fenced_and_the_others_go_on(
+    consumer_groups: Deployment, kind: MemberKind
+) -> None:
+    with group_at(consumer_groups) as group:
+        with Load(consumer_groups.bootstrap, group.topic) as load:
+            slow = group.join(kind, slow_s=9.0, max_poll_ms=3_000)
+            eventually(lambda: slow.owns() == _ALL, what="the first has all")
+            other = group.join(OWN)
+            eventually(lambda: other.owns() == _ALL, what="the other has all")
+        group.await_read(load.sent)
+        group.await_shared(slow, other)
+        slow.kill()
+        other.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [OWN, CONFLUENT, JAVA, FRANZ], ids=lambda kind: kind.name)
+def test_what_a_killed_member_had_goes_to_the_others_after_its_session(
+    consumer_groups: Deployment, kind: MemberKind
+) -> None:
+    with group_at(consumer_groups) as group:
+        with Load(consumer_groups.bootstrap, group.topic) as load:
+            victim, other = group.join(kind), group.join(OWN)
+            group.await_shared(victim, other)
+            had = victim.owns()
+            victim.kill()
+            eventually(lambda: other.owns() == _ALL, what="the other has all")
+        group.await_read(load.sent)
+        other.close()
+        assert {partition for partition, _ in group.ledger.repeated()} <= had
+        assert group.ledger.ownership.doubles() == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [OWN, CONFLUENT, JAVA, FRANZ], ids=lambda kind: kind.name)
+def test_a_static_member_of_each_kind_comes_back_to_what_it_had(
+    consumer_groups: Deployment, kind: MemberKind
+) -> None:
+    with group_at(consumer_groups) as group:
+        other = group.join(OWN)
+        static = group.join(kind, instance="clerk")
+        group.await_shared(static, other)
+        had, others = static.owns(), other.owns()
+        static.close()
+        again = group.join(kind, instance="clerk")
+        eventually(lambda: again.owns() == had, what="it has what it had")
+        assert other.owns() == others
+        again.close()
+        other.close()
+        assert group.ledger.ownership.doubles() == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [OWN, CONFLUENT, JAVA], ids=lambda kind: kind.name)
+def test_a_member_may_choose_the_assignor_of_the_coordinator(
+    consumer_groups: Deployment, kind: MemberKind
+) -> None:
+    with group_at(consumer_groups) as group:
+        members = [group.join(kind, assignor="range"), group.join(kind, assignor="range")]
+        group.await_shared(*members)
+        shares = sorted(sorted(member.owns()) for member in members)
+        assert shares == [[0, 1, 2], [3, 4, 5]]
+        for member in members:
+            member.close()
