@@ -208,6 +208,7 @@ def _franz(task: Task) -> Sequence[str]:
         "Protocol": task.protocol,
         "Instance": task.instance,
         "SlowMs": int(task.slow_s * 1000),
+        "MaxPollMs": task.max_poll_ms,
     }
     return [str(built() / "franz"), "member", json.dumps(given)]
 

@@ -8,7 +8,7 @@ Source: docs/spec/consumer-groups.md §2.1 (C12), §7; KIP-848.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Final
@@ -33,7 +33,7 @@ from tests.harness.protocol_members import (
     Task,
 )
 from tests.harness.traffic import Activity
-from tests.harness.waiting import eventually
+from tests.harness.waiting import TooLate, eventually
 
 __all__ = ["consumer_groups"]
 
@@ -94,11 +94,21 @@ class Group:
             counts = [len(owned.get(member.name, ())) for member in members]
             return sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
 
-        eventually(is_shared, what=f"{[member.name for member in members]} share the topic")
+        self.await_that(is_shared, f"{[member.name for member in members]} share the topic")
+
+    def await_that(self, holds: Callable[[], bool], what: str) -> None:
+        """Return when it holds; otherwise say what the members have told."""
+        try:
+            eventually(holds, what=what)
+        except TooLate as late:
+            told = self.ledger
+            raise AssertionError(
+                f"{what}: {told.owned()}, lost {told.lost}, errors {told.errors[-9:]}"
+            ) from late
 
     def await_read(self, sent: int) -> None:
         """Return when every record was read that was sent."""
-        eventually(lambda: self.ledger.read() >= sent, what=f"{sent} records are read")
+        self.await_that(lambda: self.ledger.read() >= sent, f"{sent} records are read")
         assert self.ledger.read() == sent
 
 
@@ -150,7 +160,7 @@ def test_two_kinds_share_a_group_and_each_takes_over_from_the_other(
     with group_at(consumer_groups) as group:
         with Load(consumer_groups.bootstrap, group.topic) as load:
             first = group.join(kinds[0])
-            eventually(lambda: first.owns() == _ALL, what="the first has all")
+            group.await_that(lambda: first.owns() == _ALL, "the first has all")
             second = group.join(kinds[1])
             group.await_shared(first, second)
             third = group.join(kinds[0])
@@ -158,7 +168,7 @@ def test_two_kinds_share_a_group_and_each_takes_over_from_the_other(
             first.close()
             group.await_shared(second, third)
             third.close()
-            eventually(lambda: second.owns() == _ALL, what="the second has all")
+            group.await_that(lambda: second.owns() == _ALL, "the second has all")
         group.await_read(load.sent)
         second.close()
         assert_orderly(group)
@@ -212,10 +222,9 @@ def test_a_coordinator_that_is_killed_in_the_middle_of_a_reconciliation(
     with group_at(consumer_groups) as group:
         with Load(consumer_groups.bootstrap, group.topic) as load:
             slow = group.join(kind, slow_s=3.0)
-            eventually(lambda: slow.owns() == _ALL, what="the first has all")
-            eventually(lambda: group.ledger.read() > 0, what="it reads")
+            group.await_that(lambda: slow.owns() == _ALL, "the first has all")
+            group.await_that(lambda: group.ledger.read() > 0, "it reads")
             other = group.join(OWN)
-            eventually(group.ledger.read, what="it reads")
             time.sleep(1.0)  # somewhere in the three seconds that giving up takes
             consumer_groups.kill_all()
             consumer_groups.start_all()
@@ -235,9 +244,9 @@ def test_who_never_gives_up_is_fenced_and_the_others_go_on(
     with group_at(consumer_groups) as group:
         with Load(consumer_groups.bootstrap, group.topic) as load:
             slow = group.join(kind, slow_s=9.0, max_poll_ms=3_000)
-            eventually(lambda: slow.owns() == _ALL, what="the first has all")
+            group.await_that(lambda: slow.owns() == _ALL, "the first has all")
             other = group.join(OWN)
-            eventually(lambda: other.owns() == _ALL, what="the other has all")
+            group.await_that(lambda: other.owns() == _ALL, "the other has all")
         group.await_read(load.sent)
         group.await_shared(slow, other)
         slow.kill()
@@ -255,7 +264,7 @@ def test_what_a_killed_member_had_goes_to_the_others_after_its_session(
             group.await_shared(victim, other)
             had = victim.owns()
             victim.kill()
-            eventually(lambda: other.owns() == _ALL, what="the other has all")
+            group.await_that(lambda: other.owns() == _ALL, "the other has all")
         group.await_read(load.sent)
         other.close()
         assert {partition for partition, _ in group.ledger.repeated()} <= had
@@ -274,7 +283,7 @@ def test_a_static_member_of_each_kind_comes_back_to_what_it_had(
         had, others = static.owns(), other.owns()
         static.close()
         again = group.join(kind, instance="clerk")
-        eventually(lambda: again.owns() == had, what="it has what it had")
+        group.await_that(lambda: again.owns() == had, "it has what it had")
         assert other.owns() == others
         again.close()
         other.close()

@@ -45,6 +45,7 @@ func member(ctx context.Context, given lines.Arguments) {
 		kgo.ConsumeTopics(given.Topic),
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
+		kgo.RebalanceTimeout(time.Duration(given.MaxPollMs) * time.Millisecond),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.Balancers(kgo.RangeBalancer()),
 		kgo.OnPartitionsAssigned(telling("assigned")),

@@ -37,6 +37,7 @@ type Arguments struct {
 	Token       string
 	Protocol    string
 	SlowMs      int64
+	MaxPollMs   int64
 }
 
 // Seeds are the addresses to begin with.
