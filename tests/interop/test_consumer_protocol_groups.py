@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from tests.harness.confluent_client import Confluent
 from tests.harness.consumer_protocol_clusters import consumer_groups
-from tests.harness.deployments import Deployment, create_topic
+from tests.harness.deployments import Deployment, OwnCluster, create_topic
 from tests.harness.kafka_4 import Kafka4
 from tests.harness.protocol_members import (
     CLASSIC,
@@ -54,7 +54,9 @@ class Load(Activity):
         super().__init__()
         self.sent = 0
         self._topic = topic
-        self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 2})
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 2}
+        )
 
     def repeat(self) -> None:
         while not self.is_over.wait(_PAUSE_S):
@@ -185,6 +187,8 @@ def test_a_classic_group_is_replaced_member_by_member_under_load_and_back(
     consumer_groups: Deployment, kinds: tuple[MemberKind, MemberKind], assignor: str
 ) -> None:
     """The classic members are of the first kind, their successors of the second."""
+    if isinstance(consumer_groups, OwnCluster):
+        pytest.skip("docs/status.md: a group has members of one protocol")
     if FRANZ in kinds and assignor != "range":
         pytest.skip("the program around franz-go has range only")
     older, newer = kinds
@@ -212,6 +216,31 @@ def test_a_classic_group_is_replaced_member_by_member_under_load_and_back(
             member.close()
         assert group.ledger.ownership.doubles() == []
         assert not group.ledger.repeated() or group.ledger.errors
+
+
+@pytest.mark.parametrize("protocols", [(CLASSIC, CONSUMER), (CONSUMER, CLASSIC)], ids=" then ".join)
+def test_who_speaks_the_other_protocol_joins_or_is_told_and_the_group_goes_on(
+    consumer_groups: Deployment, protocols: tuple[str, str]
+) -> None:
+    with group_at(consumer_groups) as group:
+        with Load(consumer_groups.bootstrap, group.topic) as load:
+            first = group.join(OWN, protocol=protocols[0])
+            group.await_that(lambda: first.owns() == _ALL, "the first has all")
+            second = group.join(OWN, protocol=protocols[1])
+            if isinstance(consumer_groups, OwnCluster):
+                group.await_that(lambda: bool(group.ledger.errors), "the second is told")
+                assert "GROUP_ID_NOT_FOUND" in (error := group.ledger.errors[0]) or (
+                    "INCONSISTENT_GROUP_PROTOCOL" in error
+                )
+                assert first.owns() == _ALL
+                second.kill()
+            else:
+                group.await_shared(first, second)
+                second.close()
+                group.await_that(lambda: first.owns() == _ALL, "the first has all again")
+        group.await_read(load.sent)
+        first.close()
+        assert group.ledger.ownership.doubles() == []
 
 
 @pytest.mark.nightly
