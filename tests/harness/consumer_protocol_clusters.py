@@ -10,9 +10,6 @@ from typing import Final
 
 import pytest
 
-from barnabas.protocol import api
-from barnabas.protocol.api import ApiKey
-
 from .deployments import Deployment, OwnCluster
 from .kafka_4 import Kafka4
 
@@ -31,10 +28,9 @@ SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
 }
 
-IS_SERVED: Final = (found := api.lookup(ApiKey.CONSUMER_GROUP_HEARTBEAT)) and found.advertised
 SERVERS: Final = (
-    *(["barnabas"] if IS_SERVED else []),
-    pytest.param("kafka-4", marks=pytest.mark.kafka),
+    "barnabas",
+    pytest.param("kafka-4", marks=[pytest.mark.kafka, pytest.mark.nightly]),
 )
 
 

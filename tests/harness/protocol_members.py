@@ -56,6 +56,8 @@ class Ledger:
         self.ownership = Ownership()
         self.reads: Counter[tuple[int, int]] = Counter()
         """How often each record was read, by partition and offset."""
+        self.revoking: set[str] = set()
+        """Who has ever begun to give partitions up."""
         self.errors: list[str] = []
         self.lost: list[str] = []
         """Who was told that its partitions are others' already."""
@@ -69,6 +71,8 @@ class Ledger:
                 self.ownership.took(owner, places, told["at"])
             elif told["event"] == "revoked":
                 self.ownership.gave(owner, places, told["at"])
+            elif told["event"] == "revoking":
+                self.revoking.add(owner)
             elif told["event"] == "lost":
                 self.ownership.lost(owner, places, told["at"])
                 self.lost += [owner] if places else []

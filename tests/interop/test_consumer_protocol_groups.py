@@ -7,7 +7,6 @@ Source: docs/spec/consumer-groups.md §2.1 (C12), §7; KIP-848.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -254,7 +253,7 @@ def test_a_coordinator_that_is_killed_in_the_middle_of_a_reconciliation(
             group.await_that(lambda: slow.owns() == _ALL, "the first has all")
             group.await_that(lambda: group.ledger.read() > 0, "it reads")
             other = group.join(OWN)
-            time.sleep(1.0)  # somewhere in the three seconds that giving up takes
+            group.await_that(lambda: slow.name in group.ledger.revoking, "the first gives up")
             consumer_groups.kill_all()
             consumer_groups.start_all()
             group.await_shared(slow, other)

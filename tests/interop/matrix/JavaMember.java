@@ -90,6 +90,7 @@ public class JavaMember {
 
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> places) {
+            tell("revoking", "");
             try {
                 Thread.sleep(slowMs);
             } catch (InterruptedException stopped) {

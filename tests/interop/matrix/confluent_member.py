@@ -45,6 +45,7 @@ def main() -> None:
         tell("assigned", partitions=partitions_of(places))
 
     def revoked(_: Consumer, places: list[Any]) -> None:
+        tell("revoking")
         time.sleep(asked.slow_s)
         tell("revoked", partitions=partitions_of(places))
 

@@ -23,6 +23,7 @@ class Telling(RebalanceListener):
         tell("assigned", partitions=partitions_of(topic_partitions))
 
     async def on_revoked(self, topic_partitions: PartitionSet) -> None:
+        tell("revoking")
         await asyncio.sleep(self._slow_s)
         tell("revoked", partitions=partitions_of(topic_partitions))
 

@@ -35,6 +35,7 @@ func member(ctx context.Context, given lines.Arguments) {
 	telling := func(name string) func(context.Context, *kgo.Client, map[string][]int32) {
 		return func(_ context.Context, _ *kgo.Client, places map[string][]int32) {
 			if name == "revoked" {
+				tell(event{Event: "revoking"})
 				time.Sleep(time.Duration(given.SlowMs) * time.Millisecond)
 			}
 			tell(event{Event: name, Partitions: places[given.Topic]})
