@@ -276,7 +276,8 @@ def test_who_never_gives_up_is_fenced_and_the_others_go_on(
             other = group.join(OWN)
             group.await_that(lambda: other.owns() == _ALL, "the other has all")
         group.await_read(load.sent)
-        group.await_shared(slow, other)
+        if kind is not FRANZ:  # it may be fenced over and over, giving up what it was given since
+            group.await_shared(slow, other)
         slow.kill()
         other.close()
 
