@@ -28,10 +28,8 @@ SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
 }
 
-SERVERS: Final = (
-    "barnabas",
-    pytest.param("kafka-4", marks=[pytest.mark.kafka, pytest.mark.nightly]),
-)
+KAFKA_4: Final = pytest.param("kafka-4", marks=[pytest.mark.kafka, pytest.mark.nightly])
+SERVERS: Final = ("barnabas", KAFKA_4)
 
 
 @pytest.fixture(scope="module", params=SERVERS)

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.harness.confluent_client import Confluent
-from tests.harness.consumer_protocol_clusters import consumer_groups
+from tests.harness.consumer_protocol_clusters import KAFKA_4, consumer_groups
 from tests.harness.deployments import Deployment, OwnCluster, create_topic
 from tests.harness.kafka_4 import Kafka4
 from tests.harness.protocol_members import (
@@ -176,21 +176,24 @@ def test_two_kinds_share_a_group_and_each_takes_over_from_the_other(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
+@pytest.mark.parametrize("consumer_groups", [KAFKA_4], indirect=True)
 @pytest.mark.parametrize(
-    "kinds",
-    [(CONFLUENT, OWN), (OWN, JAVA), (JAVA, CONFLUENT), (FRANZ, FRANZ), (CONFLUENT, FRANZ)],
-    ids=lambda kinds: "-".join(kind.name for kind in kinds),
+    ("older", "newer", "assignor"),
+    [
+        (CONFLUENT, OWN, "range"),
+        (OWN, JAVA, "range"),
+        (OWN, JAVA, "cooperative-sticky"),
+        (JAVA, CONFLUENT, "range"),
+        (JAVA, CONFLUENT, "cooperative-sticky"),
+        (FRANZ, FRANZ, "range"),
+        (CONFLUENT, FRANZ, "range"),
+    ],
+    ids=lambda given: getattr(given, "name", given),
 )
 def test_a_classic_group_is_replaced_member_by_member_under_load_and_back(
-    consumer_groups: Deployment, kinds: tuple[MemberKind, MemberKind], assignor: str
+    consumer_groups: Deployment, older: MemberKind, newer: MemberKind, assignor: str
 ) -> None:
-    """The classic members are of the first kind, their successors of the second."""
-    if isinstance(consumer_groups, OwnCluster):
-        pytest.skip("docs/status.md: a group has members of one protocol")
-    if FRANZ in kinds and assignor != "range":
-        pytest.skip("the program around franz-go has range only")
-    older, newer = kinds
+    """At Kafka only: here a group has members of one protocol (docs/status.md)."""
     with group_at(consumer_groups) as group:
         with Load(consumer_groups.bootstrap, group.topic) as load:
             members = [
