@@ -169,6 +169,12 @@ class CoordinatorConfig:
         "assignors of such groups; the first one is used where members name none",
         choices=("uniform", "range", *ASSIGNOR_CLASSES),
     )
+    consumer_migration_policy: str = setting(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        "whether groups with members change between the classic protocol and that of KIP-848",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+    )
     consumer_regex_refresh_interval_ms: int = setting(
         "group.consumer.regex.refresh.interval.ms",
         600_000,
@@ -219,6 +225,16 @@ class CoordinatorConfig:
     def assignor_names(self) -> tuple[str, ...]:
         """``group.consumer.assignors``, each by its short name."""
         return tuple(ASSIGNOR_CLASSES.get(name, name) for name in self.consumer_assignors)
+
+    @property
+    def may_upgrade(self) -> bool:
+        """Whether a classic group with members goes on as one of the new protocol."""
+        return self.consumer_migration_policy in ("bidirectional", "upgrade")
+
+    @property
+    def may_downgrade(self) -> bool:
+        """Whether a group that only classic members are left in goes on as a classic one."""
+        return self.consumer_migration_policy in ("bidirectional", "downgrade")
 
     @property
     def offers_consumer_groups(self) -> bool:

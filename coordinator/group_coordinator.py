@@ -20,6 +20,7 @@ from barnabas.protocol.errors import ErrorCode
 from .audit_trail import AuditTrail
 from .commit_meter import CommitMeter
 from .config import CoordinatorConfig
+from .consumer_groups.classic_members import ClassicMembers
 from .consumer_groups.consumer_group import ConsumerGroup
 from .consumer_groups.consumer_heartbeats import ConsumerHeartbeatHandler
 from .consumer_groups.conversion import GroupConversion
@@ -170,7 +171,9 @@ class GroupCoordinator:
             now_ms,
             self._scheduler,
         )
-        self._conversion = GroupConversion(self.registry, self.consumer_groups)
+        self._conversion = GroupConversion(
+            self.registry, self.consumer_groups, self._rebalancer, self.config, now_ms
+        )
 
     def _serve(
         self,
@@ -202,7 +205,8 @@ class GroupCoordinator:
         """The same without waiting, from version 1 on: ``(request, version)`` gives the answer."""
         self.offset_fetch_in_turns = fetches.offset_fetch_in_turns
         """The same of very many groups or partitions: work in turns that returns the answer."""
-        joins = JoinGroupHandler(registry, rebalancer, self.config, rng, self._conversion)
+        classic = ClassicMembers(self.consumer_groups, self.config, rng)
+        joins = JoinGroupHandler(registry, rebalancer, self.config, rng, self._conversion, classic)
         self.join_group = joins.join_group
         heartbeats = ConsumerHeartbeatHandler(
             registry, self.consumer_groups, self._conversion, self.config, rng
@@ -212,7 +216,7 @@ class GroupCoordinator:
             registry, self.consumer_groups.writes, self._catalog, self.config, self._scheduler
         )
         self.consumer_group_describe = descriptions.describe
-        membership = MembershipHandler(registry, rebalancer, self._scheduler)
+        membership = MembershipHandler(registry, rebalancer, self._scheduler, classic)
         self.sync_group = membership.sync_group
         self.heartbeat = membership.heartbeat
         self.leave_group = membership.leave_group

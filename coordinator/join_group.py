@@ -16,6 +16,7 @@ from barnabas.protocol.messages.join_group import JoinGroupRequest
 
 from . import rebalance_responses
 from .config import CoordinatorConfig
+from .consumer_groups.classic_members import ClassicMembers
 from .consumer_groups.consumer_group import ConsumerGroup
 from .consumer_groups.conversion import GroupConversion
 from .group import Group, Member, PendingRequest, Protocols, Respond
@@ -71,7 +72,9 @@ class JoinGroupHandler:
         config: CoordinatorConfig,
         rng: random.Random,
         conversion: GroupConversion,
+        classic: ClassicMembers,
     ) -> None:
+        self._classic = classic
         self._conversion = conversion
         self._registry = registry
         self._rebalancer = rebalancer
@@ -90,6 +93,9 @@ class JoinGroupHandler:
         group = self._registry.groups.get(request.group_id)
         if group is None:
             group = self._rebalancer.create_group(request.group_id)
+        if isinstance(group, ConsumerGroup) and group.consumers:
+            self._classic.join(group, request, version, caller, respond)
+            return
         terms = _JoinTerms.asked(request, version)
         if not self._has_room(group, request):
             member = group.members.get(request.member_id)
@@ -114,12 +120,8 @@ class JoinGroupHandler:
         caller: Caller,
         respond: Respond,
     ) -> None:
-        """One without members goes on as a classic group; another takes no classic member."""
-        if group.consumers:
-            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            respond(rebalance_responses.join_refused(code, version, request.member_id))
-            return
-        self._rebalancer.prepare_timers(self._conversion.to_classic(group))
+        """One without members goes on as a classic group."""
+        self._conversion.to_classic(group)
         self.join_group(request, version, caller, respond)
 
     def _request_problem(self, request: JoinGroupRequest) -> ErrorCode:

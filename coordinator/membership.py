@@ -5,6 +5,7 @@ Source: docs/spec/coordinator.md §1.5, §1.8, §5.1 and §5.5.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from barnabas.protocol.errors import ErrorCode
@@ -18,6 +19,8 @@ from barnabas.protocol.messages.leave_group import (
 from barnabas.protocol.messages.sync_group import SyncGroupRequest
 
 from . import rebalance_responses
+from .consumer_groups.classic_members import ClassicMembers
+from .consumer_groups.consumer_group import ConsumerGroup
 from .cooperative import CooperativeScheduler
 from .group import Group, PendingRequest, Respond
 from .group_registry import GroupRegistry
@@ -35,8 +38,13 @@ class MembershipHandler:
     """Serves SyncGroup, Heartbeat and LeaveGroup."""
 
     def __init__(
-        self, registry: GroupRegistry, rebalancer: Rebalancer, scheduler: CooperativeScheduler
+        self,
+        registry: GroupRegistry,
+        rebalancer: Rebalancer,
+        scheduler: CooperativeScheduler,
+        classic: ClassicMembers,
     ) -> None:
+        self._classic = classic
         self._scheduler = scheduler
         self._registry = registry
         self._groups = registry.groups
@@ -59,6 +67,10 @@ class MembershipHandler:
         self, request: SyncGroupRequest, version: int, _caller: Caller, respond: Respond
     ) -> None:
         """Answer with the assignment as soon as the leader's is stored, or with a refusal."""
+        consumers = self._groups.get(request.group_id)
+        if isinstance(consumers, ConsumerGroup) and consumers.consumers:
+            self._classic.sync(consumers, request, version, respond)
+            return
         code = self._sync_problem(request, version)
         if code:
             respond(rebalance_responses.sync_refused(code))
@@ -116,6 +128,9 @@ class MembershipHandler:
         While the partition loads the answer is 0: the member need not do anything yet.
         """
         group = self._groups.get(request.group_id) if request.group_id else None
+        if group is not None and group.is_consumer:
+            self._classic.heartbeat(group, request, respond)
+            return
         if group is None:
             code = self._ownership_problem(request.group_id) or ErrorCode.UNKNOWN_MEMBER_ID
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -144,6 +159,9 @@ class MembershipHandler:
             request.members if version >= MEMBERS_SINCE else [Member(member_id=request.member_id)]
         )
         group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            self._leave_consumer_group(group, asked, version, respond)
+            return
         results: list[MemberResult] = []
 
         def leave(member: Member) -> None:
@@ -168,6 +186,31 @@ class MembershipHandler:
                 respond(LeaveGroupResponse(error_code=results[0].error_code))
 
         self._scheduler.run(asked, leave, answer)
+
+    def _leave_consumer_group(
+        self, group: ConsumerGroup, asked: Sequence[Member], version: int, respond: Respond
+    ) -> None:
+        """Members of both protocols; told when it is committed."""
+        codes, members = self._classic.leaving(group, asked)
+        self._classic.leave(group, members)
+
+        def answer(failed: ErrorCode) -> None:
+            if failed:
+                respond(LeaveGroupResponse(error_code=failed))
+            elif version < MEMBERS_SINCE:
+                respond(LeaveGroupResponse(error_code=codes[0]))
+            else:
+                results = [
+                    MemberResult(
+                        member_id=one.member_id,
+                        group_instance_id=one.group_instance_id,
+                        error_code=code,
+                    )
+                    for one, code in zip(asked, codes, strict=True)
+                ]
+                respond(LeaveGroupResponse(members=results))
+
+        self._classic.when_left(group, answer)
 
     def _leave(self, group: Group, asked: Member) -> ErrorCode:
         member_id, instance_id = asked.member_id, asked.group_instance_id

@@ -44,9 +44,10 @@ from .group import CONSUMER, Group, Member, PendingRequest
 from .group_record import is_larger, record_of
 from .group_registry import GroupRegistry
 from .group_state import GroupState
-from .offsets_journal import GROUP_ERRORS, Entry, Journal, OnCommitted
+from .offsets_journal import GROUP_ERRORS, Journal, OnCommitted
 from .sessions import Sessions
 from .timer import Deadline, TimerQueue
+from .tombstones import TombstoneWrite
 
 log = logging.getLogger(__name__)
 
@@ -422,11 +423,33 @@ class Rebalancer:
             self._journal.refuse(group.term, ErrorCode.MESSAGE_TOO_LARGE, on_committed)
             return
         value = group_value(record_of(group, assignments))
-        entries: list[Entry] = [(group_key(group.group_id), value)]
+        self._journal.write(group.term, [(group_key(group.group_id), value)], on_committed)
         if group.stale_keys:
-            entries += [(key, None) for key in group.stale_keys]
-            on_committed = partial(_stale_forgotten, group, on_committed)
-        self._journal.write(group.term, entries, on_committed)
+            self._forget_stale_keys(group)
+
+    def _forget_stale_keys(self, group: Group) -> None:
+        """Delete what a consumer group of this name left, behind the record of this one."""
+
+        def done(code: ErrorCode) -> None:
+            if not code:
+                group.stale_keys = ()
+
+        forgetting = TombstoneWrite(done)
+        forgetting.write(self._journal, group, [(key, None) for key in group.stale_keys])
+        forgetting.close()
+
+    def retire(self, group: Group) -> None:
+        """The group goes on as one of the other kind: nothing of this one moves any more.
+
+        It is not dead: commits that are on their way for it settle, in offsets that both have.
+        """
+        self._timers.stop(group.join_timer)
+        self._timers.stop(group.sync_timer)
+        for deadline in group.pending_members.values():
+            self._timers.stop(deadline)
+        for member in group.members.values():
+            self.sessions.end(member)
+        group.members, group.static_members, group.pending_members = {}, {}, {}
 
     def _is_too_large(self, group: Group) -> bool:
         """Whether the group's record cannot fit into a batch, as far as that is seen at once.
@@ -538,12 +561,3 @@ class Rebalancer:
                 self.prepare_rebalance(group, "members did not ask for their assignment")
 
         self._scheduler.run(missing, drop, rebalance_again)
-
-
-def _stale_forgotten(
-    group: Group, on_committed: OnCommitted, code: ErrorCode, record_offset: int
-) -> None:
-    """What a consumer group of this name had left behind went with the record of this one."""
-    if not code:
-        group.stale_keys = ()
-    on_committed(code, record_offset)

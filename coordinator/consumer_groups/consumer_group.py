@@ -63,6 +63,7 @@ class ConsumerGroup(Group):
         "foreign_keys",
         "holders",
         "is_resolving",
+        "is_retired",
         "last_write",
         "metadata_hash",
         "metadata_version",
@@ -100,6 +101,8 @@ class ConsumerGroup(Group):
         self.metadata_hash = 0
         self.metadata_version = -1
         """That of the catalog when the hash was compared last; -1 when that is due."""
+        self.is_retired = False
+        """It goes on as a classic group: nothing is written of this one any more."""
         self._begin_members()
         self.dirty: dict[ConsumerGroupKey, None] = {}
         """Keys of which the log may have another value: written with whatever comes next (C47)."""

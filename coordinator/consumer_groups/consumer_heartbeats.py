@@ -6,7 +6,6 @@ a group and its change. The answer waits until the group is committed as it says
 
 from __future__ import annotations
 
-import logging
 import random
 import uuid
 from collections.abc import Callable
@@ -28,22 +27,14 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
 
 from .consumer_group import ConsumerGroup
 from .conversion import GroupConversion
-from .current_assignment import (
-    Held,
-    MemberState,
-    Reconciliation,
-    TopicIdPartition,
-    reconcile,
-)
+from .current_assignment import Held, MemberState
 from .group_machine import ConsumerGroupMachine, Keys
 from .heartbeat_checks import JOIN, LEAVE, Refusal, request_problem
 from .member import BACK_SOON, ConsumerMember, MemberProfile
+from .member_steps import MemberSteps, Owned
 from .regex_resolution import MayDescribe
 
-log = logging.getLogger(__name__)
-
 Respond: TypeAlias = Callable[[ConsumerGroupHeartbeatResponse], None]
-Owned: TypeAlias = frozenset[TopicIdPartition] | None
 
 _CHOOSES_ID_SINCE: Final = 1
 """From this version on a member makes its own id (KIP-1082)."""
@@ -65,6 +56,7 @@ class ConsumerHeartbeatHandler:
         self._groups = registry.groups
         self._machine = machine
         self._conversion = conversion
+        self._steps = MemberSteps(machine)
         self._catalog = machine.catalog
         self._config = config
         self._random = rng
@@ -166,17 +158,10 @@ class ConsumerHeartbeatHandler:
         if isinstance(member, Refusal):
             self._refuse(group, member, respond)
             return
-        before, was_assigned = member.profile, member.current.assigned
-        keys += self._machine.describe(group, member, profile_of(request, before, caller))
-        has_changed = (before.names, before.regex) != (member.profile.names, member.profile.regex)
-        keys += self._bumps(group, member, before)
-        try:
-            keys += self._machine.assign(group)
-            code = ErrorCode.NONE
-        except Exception:
-            log.exception("assignor failed group=%s", group.group_id)
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        keys += self._reconcile(group, member, owned, has_subscription_changed=has_changed)
+        was_assigned = member.current.assigned
+        profile = profile_of(request, member.profile, caller)
+        changed, code = self._steps.take(group, member, profile, owned)
+        keys += changed
         if keys or group.dirty:
             self._machine.writes.write(group, keys)
         self._machine.renew(group, member)
@@ -275,51 +260,6 @@ class ConsumerHeartbeatHandler:
         keys.append(group.key(RecordType.MEMBER_METADATA, member_id))
         profile = MemberProfile(caller.client_id, f"/{caller.host}", request.rebalance_timeout_ms)
         return self._machine.admit(group, member_id, profile)
-
-    # -- what changes by it --------------------------------------------------------------------
-
-    def _bumps(self, group: ConsumerGroup, member: ConsumerMember, before: MemberProfile) -> Keys:
-        """One epoch on where partitions may have to move."""
-        after = member.profile
-        has_new_names = before.names != after.names
-        has_new_regex = before.regex != after.regex
-        is_due = has_new_names or (has_new_regex and group.is_resolved(after))
-        is_new = not (before.names or before.regex or member.epoch)
-        has_moved = before.assignor != after.assignor and not is_new
-        has_new_metadata = self._machine.has_new_metadata(
-            group, is_due=has_new_names or has_new_regex
-        )
-        if is_due or has_moved or has_new_metadata:
-            return self._machine.bump(group)
-        return []
-
-    def _reconcile(
-        self,
-        group: ConsumerGroup,
-        member: ConsumerMember,
-        owned: Owned,
-        *,
-        has_subscription_changed: bool,
-    ) -> Keys:
-        """The member's next step."""
-        member_id, current = member.member_id, member.current
-        is_settled = (
-            current.state is MemberState.STABLE and current.member_epoch == group.assignment_epoch
-        )
-        keys: Keys = []
-        if not is_settled or has_subscription_changed:
-            step = Reconciliation(
-                group.assignment_epoch,
-                group.targets.get(member_id, {}),
-                group.topic_ids(member.profile, self._catalog),
-                has_subscription_changed,
-                owned,
-                lambda partition: group.is_held_by_another(partition, member_id),
-            )
-            keys = self._machine.move(group, member, reconcile(current, step))
-        if owned is not None and member.holds_exactly(owned):
-            member.is_unconfirmed = False
-        return keys
 
     # -- a member that leaves ------------------------------------------------------------------
 

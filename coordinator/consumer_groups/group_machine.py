@@ -92,7 +92,8 @@ class ConsumerGroupMachine:
         """A group was loaded: every wait for its members begins anew."""
         for member in group.consumers.values():
             self.renew(group, member)
-            if member.current.state is MemberState.UNREVOKED_PARTITIONS:
+            is_giving_up = member.current.state is MemberState.UNREVOKED_PARTITIONS
+            if is_giving_up and not member.is_classic:
                 self._timers.start(member.rebalance, member.profile.rebalance_timeout_ms)
 
     def renew(self, group: ConsumerGroup, member: ConsumerMember) -> None:
@@ -102,6 +103,14 @@ class ConsumerGroupMachine:
             self._timers.start(member.session, classic.session_timeout_ms)
         else:
             self._timers.start(member.session, self.settings_of(group.group_id).session_timeout_ms)
+
+    def await_classic(self, member: ConsumerMember) -> None:
+        """A member of the classic protocol has its rebalance timeout for what it is to ask next."""
+        self._timers.start(member.rebalance, member.profile.rebalance_timeout_ms)
+
+    def heard_classic(self, member: ConsumerMember) -> None:
+        """It has asked."""
+        self._timers.stop(member.rebalance)
 
     def is_served(self, group: ConsumerGroup) -> bool:
         """Whether the group is still that of its name here."""
@@ -122,7 +131,7 @@ class ConsumerGroupMachine:
     ) -> tuple[ConsumerMember, Keys]:
         """A new process takes the place of a static member, with all it had (C19)."""
         target = group.targets.get(old.member_id)
-        self._stop_timers(old)
+        self.stop_timers(old)
         group.drop(old)
         current = CurrentAssignment(assigned=old.current.assigned)
         member = ConsumerMember(member_id, old.profile, current)
@@ -151,7 +160,9 @@ class ConsumerGroupMachine:
         if before.assigned.keys() != after.assigned.keys():
             member.is_unconfirmed = True
         group.move(member, after)
-        if after.state is not MemberState.UNREVOKED_PARTITIONS:
+        if member.is_classic:
+            pass  # classic_members.py waits for its joins and syncs
+        elif after.state is not MemberState.UNREVOKED_PARTITIONS:
             self._timers.stop(member.rebalance)
         elif before.state is not MemberState.UNREVOKED_PARTITIONS:
             self._timers.start(member.rebalance, member.profile.rebalance_timeout_ms)
@@ -172,7 +183,7 @@ class ConsumerGroupMachine:
             log.info(
                 "removed member group=%s member=%s: %s", group.group_id, member.member_id, reason
             )
-            self._stop_timers(member)
+            self.stop_timers(member)
             keys += group.member_keys(member.member_id)
             group.drop(member)
         keys += self._forget_regexes(group)
@@ -190,7 +201,8 @@ class ConsumerGroupMachine:
         self._timers.stop(group.target_timer)
         return [group.key(RecordType.TARGET_ASSIGNMENT_METADATA)]
 
-    def _stop_timers(self, member: ConsumerMember) -> None:
+    def stop_timers(self, member: ConsumerMember) -> None:
+        """Nothing is awaited of a member any more."""
         self._timers.stop(member.session)
         self._timers.stop(member.rebalance)
 
@@ -198,7 +210,10 @@ class ConsumerGroupMachine:
         self._expired(group, member, member.session, "its session timed out")
 
     def _rebalance_expired(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        if member.current.state is MemberState.UNREVOKED_PARTITIONS:
+        if member.is_classic:
+            reason = "it did not join again, or ask for its assignment, in time"
+            self._expired(group, member, member.rebalance, reason)
+        elif member.current.state is MemberState.UNREVOKED_PARTITIONS:
             reason = "it did not give up its partitions in time"
             self._expired(group, member, member.rebalance, reason)
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
+from barnabas.coordinator.group_state import GroupState
 from barnabas.coordinator.offsets_journal import (
     BATCH_OVERHEAD,
     COMMIT_ERRORS,
@@ -59,6 +60,8 @@ class GroupWrites:
 
     def write(self, group: ConsumerGroup, keys: Iterable[ConsumerGroupKey]) -> None:
         """Write what these keys say now, with all that could not be written before."""
+        if group.is_retired or group.state is GroupState.DEAD:
+            return  # all its keys are deleted elsewhere
         changed = dict.fromkeys(keys)
         if group.dirty:
             changed, group.dirty = {**group.dirty, **changed}, {}
@@ -67,7 +70,10 @@ class GroupWrites:
         entries: list[Entry] = [(consumer_group_key(*key), value_of(group, key)) for key in changed]
         foreign, group.foreign_keys = group.foreign_keys, []
         pending = group.last_write = PendingWrite(list(changed))
-        for portion in self._portions(group, [*foreign, *entries]):
+        written = {key for key, _ in entries}
+        stale = [entry for entry in foreign if entry[0] not in written]
+        # last: half of a change of kind is the kind before (C50)
+        for portion in self._portions(group, [*entries, *stale]):
             pending.outstanding += 1
             on_committed = partial(self._on_committed, group, pending, foreign)
             self._journal.write(group.term, portion, on_committed)

@@ -38,6 +38,7 @@ DEFAULTS = {
     "group.consumer.assignment.interval.ms": 1000,
     "group.consumer.max.size": 2_147_483_647,
     "group.consumer.assignors": ("uniform", "range"),
+    "group.consumer.migration.policy": "bidirectional",
     "group.consumer.regex.refresh.interval.ms": 600_000,
 }
 

@@ -208,11 +208,3 @@ def test_a_commit_on_its_way_survives_a_change_of_kind(beats: Beats) -> None:
     assert joined.answer.member_epoch == 2
     assert beats.harness.committed(topic="t") == 7
     assert beats.group.holders[topic_id("t"), 0] == "A"
-
-
-def test_a_group_with_members_of_one_kind_takes_none_of_the_other(beats: Beats) -> None:
-    """Until there is a policy that lets them be together."""
-    beats.harness.stable(topics=["t"])
-    fields = {"rebalance_timeout_ms": 1, "subscribed_topic_names": ["t"]}
-    assert beats.refused("A", 0, (), **fields) is NOT_FOUND
-    assert beats.refused("A", 3) is NOT_FOUND
