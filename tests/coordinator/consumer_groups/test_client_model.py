@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.protocol import consumer_protocol
+from barnabas.protocol.consumer_protocol import Subscription, TopicPartitions
 from barnabas.protocol.errors import ErrorCode
 from tests.coordinator.consumer_groups.beats import Beats, assigned
 from tests.coordinator.coordinator_harness import CODES, Make, topic_id
@@ -118,10 +120,113 @@ class Client:
         self.restart()
 
 
+class ClassicClient(Client):
+    """An eager consumer of the classic protocol: it gives up all, joins, and is assigned anew."""
+
+    def __init__(self, name: str, beats: Beats, rng: random.Random) -> None:
+        super().__init__(name, beats, rng, None)
+        self.id = ""
+        self.joining: Any = None
+        self.syncing: Any = None
+
+    @property
+    def member_id(self) -> str:
+        return self.id
+
+    def drop_all(self) -> None:
+        super().drop_all()
+        self.id, self.joining, self.syncing = "", None, None
+
+    def rejoin(self) -> None:
+        self.reading, self.epoch, self.joining, self.syncing = set(), 0, None, None
+
+    def give_up(self) -> None:
+        """It has done so when it joined."""
+
+    def beat(self, *, is_lost: bool, times: int) -> None:
+        """The next request, or a look whether the last one is answered."""
+        if self.epoch == 0:
+            self.join(is_lost=is_lost)
+        elif not self.is_synced():
+            self.sync(is_lost=is_lost)
+        elif not is_lost:
+            code = self.beats.harness.heartbeat(self.id, self.epoch)
+            self.judge(code)
+
+    def is_synced(self) -> bool:
+        return self.syncing is True
+
+    def judge(self, code: ErrorCode) -> bool:
+        """Whether it may go on."""
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+            self.drop_all()
+        elif code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
+            self.rejoin()
+        else:
+            assert not code or code in AGAIN, code
+        return not code
+
+    def join(self, *, is_lost: bool) -> None:
+        if self.joining is None:
+            self.reading = set()
+            data = consumer_protocol.build_subscription(Subscription(topics=self.names))
+            self.joining = self.beats.harness.join(
+                self.id, protocols={"range": data}, version=5, session_timeout_ms=60_000
+            )
+        if is_lost or not self.joining.is_answered:
+            self.joining = None if is_lost else self.joining
+            return
+        asked, self.joining = self.joining, None
+        if asked.code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.id = asked.answer.member_id
+        elif self.judge(asked.code):
+            self.id, self.epoch = asked.answer.member_id, asked.answer.generation_id
+            self.members = [member.member_id for member in asked.answer.members]
+
+    def sync(self, *, is_lost: bool) -> None:
+        if self.syncing is None:
+            shares = {
+                member: self.share(index, len(self.members))
+                for index, member in enumerate(self.members)
+            }
+            self.syncing = self.beats.harness.sync(self.id, self.epoch, shares)
+        if is_lost or not self.syncing.is_answered:
+            self.syncing = None if is_lost else self.syncing
+            return
+        asked = self.syncing
+        if asked.code:
+            self.syncing = None
+        if self.judge(asked.code):
+            self.syncing = True
+            found = consumer_protocol.parse_assignment(bytes(asked.answer.assignment))
+            self.reading = {
+                (topic.topic, partition)
+                for topic in found.assigned_partitions
+                for partition in topic.partitions
+            }
+
+    def share(self, index: int, count: int) -> bytes:
+        """What the leader gives a member: every topic, whether that one subscribes or not."""
+        counts = self.beats.harness.topics.counts
+        assigned = [
+            TopicPartitions(topic=name, partitions=list(range(index, counts[name], count)))
+            for name in ("t", "u")
+        ]
+        return consumer_protocol.build_assignment(
+            consumer_protocol.Assignment(assigned_partitions=assigned)
+        )
+
+    def leave(self) -> None:
+        member_id = self.id
+        self.restart()
+        if member_id:
+            self.beats.harness.leave(member_id)
+
+
 class Model:
     """Some clients of one group."""
 
-    def __init__(self, beats: Beats, seed: int) -> None:
+    def __init__(self, beats: Beats, seed: int, *, classic: int = 0) -> None:
         self.rng = random.Random(seed)
         self.beats = beats
         self.partitions = {"t": 6, "u": 4}
@@ -129,7 +234,18 @@ class Model:
             Client(f"c{index}", beats, self.rng, f"i{index}" if index % 2 else None)
             for index in range(self.rng.randint(2, 5))
         ]
+        self.clients += [ClassicClient(f"x{index}", beats, self.rng) for index in range(classic)]
         self.epoch = 0
+        self.active = list(self.clients)
+
+    def roll(self) -> None:
+        """Only some of the application run from now on: of one protocol, or of both."""
+        classic = [client for client in self.clients if isinstance(client, ClassicClient)]
+        newer = [client for client in self.clients if client not in classic]
+        self.active = self.rng.choice([classic, newer, [*classic, self.rng.choice(newer)]])
+        for client in self.clients:
+            if client not in self.active:
+                client.leave()
 
     def check(self) -> None:
         reading: dict[Any, str] = {}
@@ -156,7 +272,7 @@ class Model:
                     assert holder == client.member_id
 
     def step(self) -> None:
-        client = self.rng.choice(self.clients)
+        client = self.rng.choice(self.active)
         dice = self.rng.random()
         harness = self.beats.harness
         if dice < 0.6:
@@ -189,6 +305,8 @@ class Model:
         for client in self.clients:
             client.names = ["t", "u"]
             client.is_full = True
+            if isinstance(client, ClassicClient):
+                client.rejoin()
         for _ in range(40):
             for client in self.clients:
                 client.give_up()
@@ -210,5 +328,24 @@ def test_no_partition_is_read_by_two_and_every_one_in_the_end(
     for _ in model.quiet():
         model.check()
     assert beats.group.state_name == "Stable"
+    wanted = {(name, p) for name, count in model.partitions.items() for p in range(count)}
+    assert set().union(*(client.reading for client in model.clients)) == wanted
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_same_while_an_application_is_rolled(make_harness: Make, seed: int) -> None:
+    """C53 to C57: members of both protocols come and go."""
+    beats = Beats(make_harness(consumer_assignment_interval_ms=0))
+    model = Model(beats, seed, classic=1 + seed % 3)
+    for step in range(400):
+        if not step % 30:
+            model.roll()
+        model.step()
+        model.check()
+    model.active = model.clients
+    for _ in model.quiet():
+        model.check()
+    group = beats.harness.group()
+    assert group.state_name == "Stable"
     wanted = {(name, p) for name, count in model.partitions.items() for p in range(count)}
     assert set().union(*(client.reading for client in model.clients)) == wanted
