@@ -32,6 +32,7 @@ class Member:
     def __init__(self, bootstrap: str, group: str, topic: str, **settings: Any) -> None:
         self.owned: set[int] = set()
         self.values: list[bytes] = []
+        self._is_eager = settings.get("partition.assignment.strategy") == "range"
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -46,11 +47,17 @@ class Member:
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.owned |= {partition.partition for partition in partitions}
-        consumer.incremental_assign(partitions)
+        if self._is_eager:
+            consumer.assign(partitions)
+        else:
+            consumer.incremental_assign(partitions)
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.owned -= {partition.partition for partition in partitions}
-        consumer.incremental_unassign(partitions)
+        if self._is_eager:
+            consumer.unassign()
+        else:
+            consumer.incremental_unassign(partitions)
 
     def poll(self) -> None:
         """Take what is there, and commit the last of it."""
@@ -64,7 +71,8 @@ class Member:
         """Where it is, for good."""
         positions = self._consumer.position(self._consumer.assignment())
         known = [position for position in positions if position.offset >= 0]
-        self._consumer.commit(offsets=known, asynchronous=False)
+        if known:
+            self._consumer.commit(offsets=known, asynchronous=False)
 
     def close(self) -> None:
         self._consumer.close()
@@ -146,6 +154,32 @@ def test_a_static_member_that_restarts_gets_back_what_it_had(
     assert again.owned == before
     first.close()
     again.close()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_an_application_is_rolled_to_the_new_protocol_and_back(
+    cluster: Deployment, written: str, group: str, strategy: str
+) -> None:
+    """C53, C54: members of both protocols share the partitions meanwhile."""
+    classic = {"group.protocol": "classic", "partition.assignment.strategy": strategy}
+    old = [Member(cluster.bootstrap, group, written, **classic) for _ in range(2)]
+    await_shares(old, 3, 3)
+    first = Member(cluster.bootstrap, group, written)
+    await_shares([*old, first], 2, 2, 2)
+    old[0].close()
+    await_shares([old[1], first], 3, 3)
+    again = Member(cluster.bootstrap, group, written, **classic)
+    await_shares([old[1], first, again], 2, 2, 2)
+    first.close()
+    await_shares([old[1], again], 3, 3)
+    members = [*old, first, again]
+    await_values([old[1], again], 1)
+    for member in (old[1], again):
+        member.commit()
+        member.close()
+    values = {value for member in members for value in member.values}
+    assert values == {record.value for record in numbered(0, 600)}
+    assert sum(LIBRARY.committed(cluster.bootstrap, group).values()) == 600
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
