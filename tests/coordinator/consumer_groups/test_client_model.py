@@ -242,7 +242,8 @@ class Model:
         """Only some of the application run from now on: of one protocol, or of both."""
         classic = [client for client in self.clients if isinstance(client, ClassicClient)]
         newer = [client for client in self.clients if client not in classic]
-        self.active = self.rng.choice([classic, newer, [*classic, self.rng.choice(newer)]])
+        some: list[list[Client]] = [[*classic], newer, [*classic, self.rng.choice(newer)]]
+        self.active = self.rng.choice(some)
         for client in self.clients:
             if client not in self.active:
                 client.leave()

@@ -273,7 +273,7 @@ def test_a_classic_member_commits_with_its_generation(rolled: Rolled) -> None:
     rolled.join("A")
 
     def commit(generation: int, index: int = 0) -> ErrorCode:
-        fields = {"member_id": member, "generation_id_or_member_epoch": generation}
+        fields: dict[str, Any] = {"member_id": member, "generation_id_or_member_epoch": generation}
         return codes_of(rolled.harness.commit(5, topic="t", index=index, version=7, **fields))[0]
 
     assert commit(1) is NONE
