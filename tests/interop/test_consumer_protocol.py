@@ -20,7 +20,7 @@ from tests.harness.deployments import Deployment
 from tests.harness.fixtures import Deploy
 from tests.harness.raw_connection import addresses_of
 from tests.harness.records import numbered
-from tests.harness.waiting import eventually
+from tests.harness.waiting import TooLate, eventually
 
 PARTITIONS = 6
 LIBRARY = Confluent()
@@ -88,7 +88,10 @@ def await_shares(members: list[Member], *sizes: int) -> None:
         shares = sorted(len(member.owned) for member in members)
         return sorted(found) == list(range(PARTITIONS)) and shares == sorted(sizes)
 
-    eventually(are_shared, within_s=WAIT_S, what=f"shares of {sizes}")
+    try:
+        eventually(are_shared, within_s=WAIT_S, what=f"shares of {sizes}")
+    except TooLate as late:
+        raise AssertionError(f"{late}: {[sorted(member.owned) for member in members]}") from late
 
 
 def await_values(members: list[Member], count: int) -> None:
