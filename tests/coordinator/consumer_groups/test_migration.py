@@ -268,7 +268,7 @@ def test_members_of_both_protocols_leave_by_leave_group(rolled: Rolled) -> None:
 
 
 def test_a_classic_member_commits_with_its_generation(rolled: Rolled) -> None:
-    """§5: it knows 22 and no stale epoch."""
+    """It knows 22 and no stale epoch."""
     member = rolled.classic(*ALL)
     rolled.join("A")
 
