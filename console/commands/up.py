@@ -45,6 +45,8 @@ _DEMO_STEPS: Final = """\
 barnabas groups lag kitchen
 barnabas groups lag shipping
 barnabas groups lag billing
+# lose a node, and see how long that took on the page Failovers of the console
+kill -9 {pid}
 """
 
 
@@ -178,7 +180,9 @@ def _announce(cluster: Cluster, took_s: float, chosen: argparse.Namespace) -> No
     print(f"  files       {cluster.directory}  (cluster.json names every process)\n")
     print("# in other terminals, so that every command finds this cluster")
     print(f"export BARNABAS_BOOTSTRAP={cluster.bootstrap}\n")
-    print(_DEMO_STEPS if chosen.demo else snippets(cluster.bootstrap), flush=True)
+    last = cluster.nodes[-1].pid
+    steps = _DEMO_STEPS.format(pid=last) if chosen.demo else snippets(cluster.bootstrap)
+    print(steps, flush=True)
 
 
 def _watch(cluster: Cluster, look: Callable[[], None], was_interrupted: Callable[[], bool]) -> None:

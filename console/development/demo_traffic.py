@@ -76,10 +76,15 @@ async def _stay(bootstrap: str) -> None:
         while True:
             batch = await consumer.next_batch(_RECORDS_A_SECOND, timeout_s=_COMMIT_S)
             for record in batch.records() if batch is not None else ():
-                read[TopicPartition(record.topic, record.partition)] = record.offset + 1
-            if read.get(poison, 0) > _POISON:
-                read[poison] = _POISON
-            await consumer.commit(read)
+                place = TopicPartition(record.topic, record.partition)
+                is_stuck = place == poison and (
+                    record.offset == _POISON or read.get(place) == _POISON
+                )
+                read[place] = _POISON if is_stuck else record.offset + 1
+            try:
+                await consumer.commit(read)
+            except KafkaError:
+                read.clear()  # it was taken out of the group: it goes on where that is now
             await asyncio.sleep(_COMMIT_S)
 
 
