@@ -140,7 +140,7 @@ def test_a_removed_group_whose_name_was_used_again_for_offsets_loads(  # KAFKA-4
 def test_keys_of_later_versions_are_skipped(
     old: OldLog, take_over: Callable[[], CoordinatorHarness]
 ) -> None:
-    old.write((b"\0\3\0\1g", b"anything"), (key(), value(4)))
+    old.write((b"\0\x63\0\1g", b"anything"), (key(), value(4)))
     assert take_over().committed() == 4
 
 
