@@ -7,17 +7,12 @@ Source: docs/spec/consumer-groups.md §2.1 (C12), §7; KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import count
 from typing import Final
 
 import pytest
-from confluent_kafka import Producer
 
-from tests.harness.confluent_client import Confluent
 from tests.harness.consumer_protocol_clusters import KAFKA_4, consumer_groups
-from tests.harness.deployments import Deployment, OwnCluster, create_topic
+from tests.harness.deployments import Deployment, OwnCluster
 from tests.harness.kafka_4 import Kafka4
 from tests.harness.protocol_members import (
     CLASSIC,
@@ -26,102 +21,17 @@ from tests.harness.protocol_members import (
     FRANZ,
     JAVA,
     OWN,
-    Ledger,
-    Member,
     MemberKind,
-    Task,
 )
-from tests.harness.traffic import Activity
-from tests.harness.waiting import TooLate, eventually
+from tests.harness.shared_groups import PARTITIONS, Group, Load, group_at
 
 __all__ = ["consumer_groups"]
 
-PARTITIONS: Final = 6
 _ALL: Final = set(range(PARTITIONS))
-_PAUSE_S: Final = 0.004
 _EXCUSED: Final = ("REBALANCE_IN_PROGRESS",)
 """franz-go says so of a commit that is under way when it gives partitions up."""
 _EXCUSED_BY_KAFKA: Final = ("STALE_MEMBER_EPOCH", "stale member epoch")
 """Before 4.3 it refuses commits that a heartbeat has overtaken (KIP-1251)."""
-_NUMBERS = count()
-
-
-class Load(Activity):
-    """Writes to every partition in turn, until it is told to end."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        super().__init__()
-        self.sent = 0
-        self._topic = topic
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 2}
-        )
-
-    def repeat(self) -> None:
-        while not self.is_over.wait(_PAUSE_S):
-            self._producer.produce(self._topic, b"x", partition=self.sent % PARTITIONS)
-            self._producer.poll(0)
-            self.sent += 1
-        assert self._producer.flush(60) == 0
-
-
-class Group:
-    """A group of a new name with a topic of its own, its members, and what they tell."""
-
-    def __init__(self, cluster: Deployment) -> None:
-        self.cluster = cluster
-        self.topic = f"shared.{next(_NUMBERS)}"
-        create_topic(cluster, Confluent(), self.topic, PARTITIONS)
-        self.ledger = Ledger(self.topic)
-        self.members: list[Member] = []
-
-    def join(self, kind: MemberKind, **changes: object) -> Member:
-        """One member more; ``changes`` are of its task."""
-        task = Task(
-            bootstrap=self.cluster.bootstrap,
-            group=self.topic,
-            topic=self.topic,
-            **changes,  # type: ignore[arg-type]
-        )
-        member = kind.start(f"{kind.name} {len(self.members)}", task, self.ledger)
-        self.members.append(member)
-        return member
-
-    def await_shared(self, *members: Member) -> None:
-        """Return when each has as many partitions as another, within one, and all have an owner."""
-
-        def is_shared() -> bool:
-            owned = self.ledger.owned()
-            counts = [len(owned.get(member.name, ())) for member in members]
-            return sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
-
-        self.await_that(is_shared, f"{[member.name for member in members]} share the topic")
-
-    def await_that(self, holds: Callable[[], bool], what: str) -> None:
-        """Return when it holds; otherwise say what the members have told."""
-        try:
-            eventually(holds, what=what)
-        except TooLate as late:
-            told = self.ledger
-            raise AssertionError(
-                f"{what}: {told.owned()}, lost {told.lost}, errors {told.errors[-9:]}"
-            ) from late
-
-    def await_read(self, sent: int) -> None:
-        """Return when every record was read that was sent."""
-        self.await_that(lambda: self.ledger.read() >= sent, f"{sent} records are read")
-        assert self.ledger.read() == sent
-
-
-@contextmanager
-def group_at(cluster: Deployment) -> Iterator[Group]:
-    group = Group(cluster)
-    try:
-        yield group
-    finally:
-        for member in group.members:
-            if not member.has_ended:
-                member.kill()
 
 
 def unexpected(group: Group) -> list[str]:
