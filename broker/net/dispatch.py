@@ -330,6 +330,7 @@ class Dispatcher:
         is_started = False
         if type(answer) is CoroutineType:
             handler_task = HandlerTask(is_cancellable=False)
+            handler_task.call = Call(route.key, route.version, client_id, None, peer)
             answer, is_started = self._start_task(route, answer, client_id, handler_task), True
         if type(answer) is PendingResponse:
             if not answer.is_resolved:
@@ -435,7 +436,9 @@ class Dispatcher:
         async with self._query_locks.get(route.key) or nullcontext():
             async with self._long_request_lock:
                 read = request_decoder_in_turns(route.request, route.version)
-                request = await run_to_end(read(frame, start))
+                reading = run_to_end(read(frame, start))
+                handler_task.call = Call(route.key, route.version, client_id, None, peer)
+                request = await self._counted(handler_task.call, reading)
                 # From here a handler runs. Stopped between two changes it would leave half of them,
                 # and nobody would be told which.
                 handler_task.is_cancellable = route.is_cancellable
@@ -467,6 +470,12 @@ class Dispatcher:
             log.exception(UNENCODABLE_LINE, route.name, route.version)
             return CloseConnection(None, UNENCODABLE)
 
+    async def _counted(self, call: Call, work: Coroutine[Any, Any, Any]) -> Any:
+        """Do it, on the account of a client where there are quotas."""
+        if self._throttling is None or call.peer.is_internal:
+            return await work
+        return await self._throttling.counted(call, work)
+
     async def _resolve(
         self,
         route: Route,
@@ -483,7 +492,8 @@ class Dispatcher:
             answer = await handler_task.coroutine
             # The handler is done; what is left is only to tell a peer that may be gone.
             handler_task.is_cancellable = True
-            pending.respond(await self._encode_in_turns(route, answer))
+            writing = self._encode_in_turns(route, answer)
+            pending.respond(await self._counted(handler_task.call, writing))
         except CorruptRequest as problem:
             pending.respond(CloseConnection(client_id, str(problem)))
         except Exception as error:  # noqa: BLE001 - judged in one place

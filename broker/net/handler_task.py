@@ -9,12 +9,16 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from barnabas.broker.handlers.call import Call
+
 
 class HandlerTask:
     """A request that a task serves."""
 
-    __slots__ = ("coroutine", "is_cancellable", "task")
+    __slots__ = ("call", "coroutine", "is_cancellable", "task")
 
+    call: Call
+    """Whose time it is that it takes; without the request, which is not to outlive its handler."""
     coroutine: Coroutine[Any, Any, Any]
     task: asyncio.Task[None]
 

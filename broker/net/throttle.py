@@ -1,7 +1,8 @@
 """What clients' requests cost is counted, and who is over a quota is told so and not read.
 
     request -> counted: bytes of a Produce -> handler -> counted: its time, bytes of a Fetch answer
-                                                      -> answer, with throttle_time_ms, at once
+                        time to read it               -> answer, with throttle_time_ms, at once
+                                                      -> counted: time to write it
                                                       -> nothing is read for as long
 
 The answer leaves at once, so that a client that knows the field waits by itself, and one that does
@@ -66,7 +67,7 @@ class RequestThrottling:
         self._quotas = quotas
         self._now = now
         self._forget_told = forget_told
-        self._clock = clock
+        self.clock = clock
 
     def count(self, route: Route) -> None:
         """Have the requests of a route counted, unless its API is exempt."""
@@ -77,7 +78,26 @@ class RequestThrottling:
             handler = self._producing(route, handler)
         elif route.key == ApiKey.FETCH:
             handler = self._fetching(handler)
-        route.handler = self._timed(handler, has_field="throttle_time_ms" in route.response_fields)
+        timed = _Timed(self, route)
+        route.handler = self._timed(
+            handler, timed, has_field="throttle_time_ms" in route.response_fields
+        )
+
+    async def counted(self, call: Call, work: Coroutine[Any, Any, Any]) -> Any:
+        """What is read or written over several turns; what passes between them counts not."""
+        steps: list[float] = []
+        try:
+            return await _stepped(work, self.clock, steps.append)
+        finally:
+            self.spent(call, sum(steps))
+
+    def spent(self, call: Call, seconds: float) -> None:
+        """Count time beside that of the handler; who is over a quota is not read for as long."""
+        if call.key in EXEMPT or call.key == ApiKey.WRITE_TXN_MARKERS or _is_stranger(call):
+            return
+        throttle_ms = self._quotas.request.record(*client_of(call), seconds * PERCENT, self._now())
+        if throttle_ms:
+            call.peer.throttle(throttle_ms / 1000)
 
     # --- bytes ---------------------------------------------------------------------------------
 
@@ -137,17 +157,19 @@ class RequestThrottling:
 
     # --- time ----------------------------------------------------------------------------------
 
-    def _timed(self, handler: Handler, *, has_field: bool) -> Handler:
-        clock = self._clock
+    def _timed(self, handler: Handler, around: _Timed, *, has_field: bool) -> Handler:
+        clock = self.clock
 
         def timed(call: Call) -> Any:
             began = clock()
             answer = handler(call)
-            spent = clock() - began
+            spent = clock() - began + around.read()
             if type(answer) is CoroutineType:
                 return self._finish_later(call, answer, spent, has_field=has_field)
             if type(answer) is PendingResponse and call.key not in ANSWER_DECIDES:
                 return self._begun(call, answer, spent)
+            if type(answer) is not PendingResponse:
+                around.is_written_for = call
             return _with_answer(
                 answer, lambda given: self._worked(call, given, spent, has_field=has_field)
             )
@@ -177,7 +199,7 @@ class RequestThrottling:
     ) -> Any:
         """Count the time of each of its steps on the loop, not what passes between them."""
         steps = [spent]
-        answer = await _stepped(coroutine, self._clock, steps.append)
+        answer = await _stepped(coroutine, self.clock, steps.append)
         # It may answer with a PendingResponse still: whoever made the task waits for that.
         return _with_answer(
             answer, lambda given: self._worked(call, given, sum(steps), has_field=has_field)
@@ -194,6 +216,54 @@ class RequestThrottling:
             return self._emptied(call, answer, _size(answer), throttle_ms)
         call.peer.throttle(throttle_ms / 1000)
         return _tell(answer, throttle_ms) if has_field else answer
+
+
+class _Timed:
+    """What reading a request and writing its answer takes, in the turn that serves it.
+
+    Answers that come later, to a Fetch that waits for instance, are short, or slices of files:
+    writing those counts for nobody.
+    """
+
+    def __init__(self, throttling: RequestThrottling, route: Route) -> None:
+        self.is_written_for: Call | None = None
+        """Whose answer is written next, in this turn of the loop."""
+        self._throttling = throttling
+        self._seconds = 0.0
+        route.decode = self._decoding(route.decode)
+        route.encode = self._encoding(route.encode)
+
+    def read(self) -> float:
+        """How long the request took that was read just now; once."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+    def _decoding(self, decode: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+        clock = self._throttling.clock
+
+        def decoded(frame: Frame, start: int) -> Any:
+            self.is_written_for = None
+            began = clock()
+            request = decode(frame, start)
+            self._seconds = clock() - began
+            return request
+
+        return decoded
+
+    def _encoding(self, encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+        clock = self._throttling.clock
+
+        def encoded(answer: Any) -> bytes:
+            call, self.is_written_for = self.is_written_for, None
+            if call is None:
+                return encode(answer)
+            began = clock()
+            try:
+                return encode(answer)
+            finally:
+                self._throttling.spent(call, clock() - began)
+
+        return encoded
 
 
 def _tell(answer: Any, throttle_ms: int) -> Any:

@@ -36,7 +36,8 @@ class SecuredCluster:
     """Nodes by number from 1; ``directory`` is what the command made.
 
     ``with_certificates``: users may show a certificate in place of their password.
-    ``zookeeper_users`` may log in to ZooKeeper beside the nodes, each by this password.
+    ``zookeeper_users`` may log in to ZooKeeper beside the nodes, each by this password;
+    ``zookeeper_servers`` are so many.
     """
 
     def __init__(
@@ -47,10 +48,13 @@ class SecuredCluster:
         *,
         with_certificates: bool = False,
         zookeeper_users: Mapping[str, str] | None = None,
+        zookeeper_servers: int = 1,
     ) -> None:
         require_sasl()
         self.directory = directory
-        self.zookeeper_port = free_ports(1)[0]
+        ports = free_ports(3 * zookeeper_servers)
+        self._zookeeper_ports = ports[:zookeeper_servers]
+        self._quorum_ports = ports[zookeeper_servers:]
         self._ports_each = 3 if with_certificates else 2
         self._port = _adjacent_ports(self._ports_each * nodes)
         self._count = nodes
@@ -58,7 +62,7 @@ class SecuredCluster:
         self._with_certificates = with_certificates
         self._zookeeper_users = zookeeper_users or {}
         self.nodes: dict[int, ServerProcess] = {}
-        self.zookeeper: ServerProcess | None = None
+        self._zookeepers: list[ServerProcess] = []
 
     @property
     def bootstrap(self) -> str:
@@ -76,7 +80,17 @@ class SecuredCluster:
         words += ["--port", str(self._port)]
         words += [word for user in self._users for word in ("--user", user)]
         words += ["--client-certificates"] * self._with_certificates
-        return [*words, "--zookeeper", f"{LOOPBACK}:{self.zookeeper_port}/kafka"]
+        return [*words, "--zookeeper", f"{self.zookeeper_servers}/kafka"]
+
+    @property
+    def zookeeper_port(self) -> int:
+        """Of the first server."""
+        return self._zookeeper_ports[0]
+
+    @property
+    def zookeeper_servers(self) -> str:
+        """As ``zookeeper.connect`` has them, without the path."""
+        return ",".join(f"{LOOPBACK}:{port}" for port in self._zookeeper_ports)
 
     def __enter__(self) -> Self:
         assert main(self.init_words) == 0
@@ -123,22 +137,34 @@ class SecuredCluster:
         return main([*words, "--command-config", str(self.client(user, "client.properties"))])
 
     def start_zookeeper(self) -> None:
-        """The command that init prints."""
-        folder = self.directory / "zookeeper"
-        words = ["zookeeper", "--data", str(folder / "data"), "--port", str(self.zookeeper_port)]
-        words += ["--tick", "500", "--jaas", str(folder / "jaas.conf"), "--require-login"]
+        """The command that init prints, for each server."""
+        for number in range(1, len(self._zookeeper_ports) + 1):
+            self._zookeepers.append(self._zookeeper(number))
+            self._zookeepers[-1].launch()
+        for server in self._zookeepers:
+            server.wait_until_listening(START_S)
+
+    def _zookeeper(self, number: int) -> ServerProcess:
+        folder, port = self.directory / "zookeeper", self._zookeeper_ports[number - 1]
+        words = ["zookeeper", "--port", str(port), "--tick", "500"]
+        words += ["--jaas", str(folder / "jaas.conf"), "--require-login"]
         words += ["--tls-keystore", str(folder / "keystore.pem")]
         words += ["--tls-truststore", str(folder / "truststore.pem")]
+        if len(self._zookeeper_ports) == 1:
+            words += ["--data", str(folder / "data")]
+        else:
+            pairs = zip(self._quorum_ports[::2], self._quorum_ports[1::2], strict=True)
+            every = ";".join(f"{LOOPBACK}:{quorum}:{election}" for quorum, election in pairs)
+            words += ["--data", str(folder / f"data-{number}")]
+            words += ["--id", str(number), "--servers", every]
         module = ["-m", "barnabas.console", *words]
-        self.zookeeper = _process("zookeeper", module, self.zookeeper_port, folder / "zk.log")
-        self.zookeeper.launch()
-        self.zookeeper.wait_until_listening(START_S)
+        return _process(f"zookeeper-{number}", module, port, folder / f"zk-{number}.log")
 
     def zookeeper_settings(self, user: str, password: str) -> dict[str, str]:
         """How one of ``zookeeper_users`` reaches ZooKeeper, for a consumer.properties."""
         login = ZooKeeperLogin("sasl", user, password)
         return {
-            "zookeeper.connect": f"{LOOPBACK}:{self.zookeeper_port}/kafka",
+            "zookeeper.connect": f"{self.zookeeper_servers}/kafka",
             "zookeeper.ssl.client.enable": "true",
             "zookeeper.ssl.protocol": "TLSv1.3",
             "zookeeper.ssl.truststore.location": str(self.client(USER, "truststore.pem")),
@@ -166,9 +192,11 @@ class SecuredCluster:
         eventually(self._is_complete, within_s=START_S, what="admin sees every node")
 
     def restart_zookeeper(self) -> None:
-        assert self.zookeeper is not None
-        self.zookeeper.stop()
-        self.start_zookeeper()
+        """One server after the other."""
+        for server in self._zookeepers:
+            server.stop()
+            server.launch()
+            server.wait_until_listening(START_S)
 
     def change(self, number: int, **settings: str | None) -> None:
         """Write other values into a node's file, for its next start; None takes a line away."""
@@ -188,8 +216,8 @@ class SecuredCluster:
     def stop(self) -> None:
         for node in self.nodes.values():
             node.stop()
-        if self.zookeeper is not None:
-            self.zookeeper.stop()
+        for server in self._zookeepers:
+            server.stop()
 
     def _port_of(self, number: int) -> int:
         return self._port + self._ports_each * (number - 1)

@@ -237,6 +237,35 @@ async def test_s60_the_time_of_handlers_counts_and_throttles_one_window_at_most(
     assert (await client.ask(*LIST)).throttle_time_ms == 1000
 
 
+async def test_s60_reading_a_request_counts_as_serving_it_does(throttled: Throttled) -> None:
+    throttled.bind(**{REQUEST_PERCENTAGE: 10.0})
+    client = await throttled.node.connect()
+    throttled.spent[:] = [0.0, 0.5, 0.0, 0.52]
+    assert (await client.ask(*LIST)).throttle_time_ms == 200
+
+
+async def test_s60_writing_an_answer_counts_though_that_tells_nothing_of_it(
+    throttled: Throttled,
+) -> None:
+    throttled.bind(**{REQUEST_PERCENTAGE: 10.0})
+    client = await throttled.node.connect()
+    throttled.spent[:] = [0.0, 0.0, 0.0, 1.0, 0.0, 0.02]
+    assert (await client.ask(*LIST)).throttle_time_ms == TOLD_MS
+    assert throttled.connection.throttle_kind == "quota"
+
+
+async def test_s60_reading_a_long_request_counts_over_all_its_turns(throttled: Throttled) -> None:
+    throttled.node.dispatcher.register(
+        {ApiKey.DESCRIBE_GROUPS: lambda call: describe_groups.DescribeGroupsResponse(groups=[])}
+    )
+    throttled.bind(**{REQUEST_PERCENTAGE: 10.0})
+    client = await throttled.node.connect()
+    names = [f"{number:0100}" for number in range(2000)]
+    throttled.spent[:] = [0.0, 1.02]
+    await client.ask(describe_groups.DescribeGroupsRequest(groups=names), 4)
+    assert throttled.connection.throttle_kind == "quota"
+
+
 async def test_s61_behind_a_request_that_exceeds_nothing_begins_though_its_answer_is_to_come(
     throttled: Throttled,
 ) -> None:
@@ -284,7 +313,7 @@ async def test_s60_of_a_handler_that_waits_only_its_steps_count(throttled: Throt
     throttled.node.dispatcher.register({ApiKey.DESCRIBE_GROUPS: slowly})
     throttled.bind(**{REQUEST_PERCENTAGE: 10.0})
     client = await throttled.node.connect()
-    # Handler called, then three steps: each begins and ends.
+    # Read, handler called, then its steps: each begins and ends.
     throttled.spent[:] = [0.0, 0.0, 0.0, 0.3, 5.0, 0.3, 5.0, 0.5]
     client.send((describe_groups.DescribeGroupsRequest(groups=["g"]), 4))
     await until(lambda: len(throttled.spent) <= 4)
