@@ -436,9 +436,8 @@ class Dispatcher:
         async with self._query_locks.get(route.key) or nullcontext():
             async with self._long_request_lock:
                 read = request_decoder_in_turns(route.request, route.version)
-                reading = run_to_end(read(frame, start))
                 handler_task.call = Call(route.key, route.version, client_id, None, peer)
-                request = await self._counted(handler_task.call, reading)
+                request = await self._counted(handler_task.call, run_to_end(read(frame, start)))
                 # From here a handler runs. Stopped between two changes it would leave half of them,
                 # and nobody would be told which.
                 handler_task.is_cancellable = route.is_cancellable
@@ -470,11 +469,10 @@ class Dispatcher:
             log.exception(UNENCODABLE_LINE, route.name, route.version)
             return CloseConnection(None, UNENCODABLE)
 
-    async def _counted(self, call: Call, work: Coroutine[Any, Any, Any]) -> Any:
-        """Do it, on the account of a client where there are quotas."""
-        if self._throttling is None or call.peer.is_internal:
-            return await work
-        return await self._throttling.counted(call, work)
+    def _counted(self, call: Call, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        """The same, on the account of a client where there are quotas."""
+        throttling = None if call.peer.is_internal else self._throttling
+        return work if throttling is None else throttling.counted(call, work)
 
     async def _resolve(
         self,

@@ -29,7 +29,18 @@ TLS = "TLS"
 CLOSED = "closed"
 _TOLD = (
     ("58", ("SaslAuthenticationFailed", "SASL_AUTHENTICATION_FAILED", "Authentication failed")),
-    (TLS, ("certificate", "CERTIFICATE", "SSLError", "SSL handshake", "tls: ")),
+    # Not the mere word: a folder is called so, and clients log where they read.
+    (
+        TLS,
+        (
+            "certificate verify",
+            "alert certificate",
+            "CERTIFICATE",
+            "SSLError",
+            "SSL handshake",
+            "tls: ",
+        ),
+    ),
     (
         CLOSED,
         (
