@@ -39,6 +39,7 @@ JOIN_CODES = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,  # of a loaded member only the selected one is known
     ErrorCode.UNKNOWN_SERVER_ERROR,  # a static member's return whose record is too large
 }
 
@@ -138,7 +139,7 @@ class GroupMachine(RuleBasedStateMachine):
             for client in self.everyone:
                 client.learn()
                 if client.join is None:
-                    self.join(client, ("range",), 5)
+                    self.join(client, ("range", "sticky"), 5)
         for _ in range(REBALANCE_S):
             if any(
                 client.join is not None and not client.join.is_answered for client in self.everyone

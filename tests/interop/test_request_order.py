@@ -54,8 +54,14 @@ def test_kafka_answers_as_the_stored_answers_say(kafka: Deployment, first: str) 
         assert second in depends_on_time or found[second] == answers, second
 
 
+UNKNOWN_TO_KAFKA = {"ConsumerGroupHeartbeat"}
+"""What Kafka 3.9 with ZooKeeper does not serve (KIP-848), so that there is nothing to compare."""
+
+
 def test_every_class_of_the_table_has_a_request() -> None:
     asked = {name.split()[0] for name in REQUESTS}
     for class_ in CLASSES:
+        if class_.name in UNKNOWN_TO_KAFKA:
+            continue
         names = {"".join(word.capitalize() for word in key.name.split("_")) for key in class_.keys}
         assert asked & names, class_.name
