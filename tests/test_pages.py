@@ -48,12 +48,14 @@ TRIED_BY_OTHER_TESTS = {
     ("docs/pipeline-jobs.md", ""): "tests/pipeline/jobs: half a minute of Spark each",
 }
 """What does not run here, by page and beginning of the block, and where it does."""
+RUN_BOOKS = "docs/runbooks/"
+"""Their commands are run where that has happened which they are for: tests/deploy."""
 
 
 def is_run_here(example: Example) -> bool:
     block = example[0]
     page = str(block.page.relative_to(ROOT))
-    return not any(
+    return not page.startswith(RUN_BOOKS) and not any(
         page == at and block.text.startswith(begin) for at, begin in TRIED_BY_OTHER_TESTS
     )
 
