@@ -102,13 +102,18 @@ def measure(generator: Generator, systems: Sequence[Nodes], plan: CommitPlan) ->
     return found
 
 
-def systems(options: argparse.Namespace, directory: Path, zookeeper: str) -> Iterator[Nodes]:
-    """What the command line names, not yet started."""
+def systems(
+    options: argparse.Namespace,
+    directory: Path,
+    zookeeper: str,
+    settings_of_nodes: Mapping[str, str] | None = None,
+) -> Iterator[Nodes]:
+    """What the command line names, not yet started; Barnabas' nodes with these settings, too."""
     wanted = {"barnabas", options.against} if options.only is None else {options.only}
     if "barnabas" in wanted:
         yield Nodes(
             "Barnabas",
-            _barnabas,
+            partial(_barnabas, settings_of_nodes or {}),
             options.replication,
             directory / "barnabas",
             f"{zookeeper}/barnabas-{os.getpid()}",
@@ -124,9 +129,13 @@ def systems(options: argparse.Namespace, directory: Path, zookeeper: str) -> Ite
 
 
 def _barnabas(
-    directory: Path, zookeeper: str, number: int, settings: Mapping[str, str]
+    more: Mapping[str, str],
+    directory: Path,
+    zookeeper: str,
+    number: int,
+    settings: Mapping[str, str],
 ) -> ServerProcess:
-    return barnabas_node(directory, zookeeper, node_id=number, settings=settings)
+    return barnabas_node(directory, zookeeper, node_id=number, settings={**settings, **more})
 
 
 def _kafka(

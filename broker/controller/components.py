@@ -44,6 +44,11 @@ class ControllerComponents:
             and term.failure_detector.controller_authority.is_settled
         )
 
+    @property
+    def is_settled(self) -> bool:
+        """What had to wait for the leases of predecessors was acted on."""
+        return self._was_settled
+
     async def act_when_settled(self) -> None:
         """Once nothing that predecessors granted lasts: act on what had to wait for that."""
         failure_detector = self.term.failure_detector

@@ -228,7 +228,8 @@ class Controller:
         while True:
             if self._term is not None and failure_detector.epoch:
                 self._report_authority(failure_detector)
-                if len(checks) < CHECKS_MAX:  # none waits for another: each may take long
+                # None waits for another: each may take long.
+                if len(checks) < CHECKS_MAX and not self._need_not_check(failure_detector):
                     check = self._tasks.create_task(
                         self._make_sure(failure_detector), name="authority"
                     )
@@ -272,15 +273,31 @@ class Controller:
         failure_detector, components = self._failure_detector, self._components
         if failure_detector is None or components is None or not self.is_active:
             return
-        known = {
+        await components.nodes.suspect(failure_detector.silent(self._beaconing(components)))
+        await components.nodes.readmit_suspects()
+        await components.act_when_settled()
+        await components.voters.keep()
+
+    def _need_not_check(self, failure_detector: FailureDetector) -> bool:
+        """Whether all is as it was: then ZooKeeper is asked once in T, not every T/8.
+
+        Whatever changes that has checks go on with the next look: a node that was not heard for
+        half of T is judged by checks as often as ever before it is silent for T.
+        """
+        components = self._components
+        if components is None or not self.is_active or components.context.suspected:
+            return False
+        if not components.is_settled:
+            return False
+        return failure_detector.need_not_check(self._beaconing(components))
+
+    def _beaconing(self, components: ControllerComponents) -> dict[int, int]:
+        """The other nodes that are judged by their beacons, with their broker epochs."""
+        return {
             node.id: node.epoch
             for node in components.context.nodes.values()
             if node.registration.sends_beacons and node.id != self._dependencies.node_id
         }
-        await components.nodes.suspect(failure_detector.silent(known))
-        await components.nodes.readmit_suspects()
-        await components.act_when_settled()
-        await components.voters.keep()
 
     async def _handle(self, event: ControllerEvent) -> None:
         try:

@@ -103,6 +103,18 @@ class ControllerAuthority:
         """When the newest round was sent that a majority of the voters has acknowledged."""
         return self.voters.majority_sent(self._acknowledged)
 
+    @property
+    def is_backed_by_voters(self) -> bool:
+        """Voters keep this authority up, and ZooKeeper was asked within T: it need not be, now.
+
+        Not while it might be needed at once: where a set falls back to ZooKeeper, while another
+        set is about to take its place, when a majority was silent for a quarter of T.
+        """
+        if not self.is_settled or len(self._in_force) != 1 or self.voters.falls_back:
+            return False
+        now, timeout = self._clock(), self._times.timeout
+        return now - self.majority_sent <= timeout / 4 and now - self._checked < timeout
+
     def settle(self) -> bool:
         """See whether all that predecessors granted is over; it stays so."""
         if self.epoch and not self.is_settled:

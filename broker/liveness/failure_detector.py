@@ -203,6 +203,21 @@ class FailureDetector:
             return False
         return self.clock() - heard.at < self.times.timeout
 
+    def need_not_check(self, nodes: Mapping[int, int]) -> bool:
+        """Nothing hangs on ZooKeeper's word now, and nobody is about to be judged.
+
+        ``nodes`` by broker epoch; each of them was heard within half of T.
+        """
+        if not self.controller_authority.is_backed_by_voters:
+            return False
+        latest = self.clock() - self.times.timeout / 2
+        return all(
+            node in self._heard
+            and self._heard[node].broker_epoch == epoch
+            and self._heard[node].at >= latest
+            for node, epoch in nodes.items()
+        )
+
     def heard(self) -> dict[int, tuple[float, int]]:
         """By node: seconds since its last beacon, and how many of its beacons were missed."""
         now = self.clock()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 
-import asyncio_dgram
 import pytest
 
 from barnabas.broker.liveness.beacon_transport import BeaconTransport
@@ -52,13 +52,13 @@ class BeaconingNodes:
             await beacons.open(*self.addresses[number])
             beacons.beacon_sender.begin_incarnation(10 + number)
             beacons.is_sending = True
-        tasks = [asyncio.create_task(beacons.run()) for beacons in self.beacons]
+        self.tasks = [asyncio.create_task(beacons.run()) for beacons in self.beacons]
         try:
             yield
         finally:
-            for task in tasks:
+            for task in self.tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self.tasks, return_exceptions=True)
             for beacons in self.beacons:
                 beacons.close()
 
@@ -101,11 +101,10 @@ async def test_a_node_that_leaves_says_so(nodes: BeaconingNodes) -> None:
 async def test_garbage_is_counted_told_once_a_minute_and_changes_nothing(
     nodes: BeaconingNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stranger = await asyncio_dgram.connect(nodes.addresses[0])
-    for size in (0, 1, 50, 256, 1000):
-        await stranger.send(bytes(size))
-    await until(lambda: nodes.beacons[0].refused >= 4)
-    stranger.close()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        for size in (0, 1, 50, 256, 1000):
+            stranger.sendto(bytes(size), nodes.addresses[0])
+        await until(lambda: nodes.beacons[0].refused >= 4)
     told = [line for line in caplog.messages if "refused datagrams" in line]
     assert len(told) == 1
     assert f"last_from={LOOPBACK}:" in told[0]
@@ -134,3 +133,13 @@ async def test_a_peer_to_which_nothing_can_be_sent_costs_the_others_no_beacon(
 async def test_a_port_that_is_taken_is_an_error_at_once(nodes: BeaconingNodes) -> None:
     with pytest.raises(OSError, match="in use"):
         await nodes.beacons[1].open(*nodes.addresses[0])
+
+
+async def test_a_bug_met_while_listening_ends_the_transport(
+    nodes: BeaconingNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = nodes.beacons[1]
+    monkeypatch.setattr(broken, "_take", lambda datagram, sender: 1 / 0)
+    with pytest.raises(ExceptionGroup) as raised:
+        await nodes.tasks[1]
+    assert raised.group_contains(ZeroDivisionError)
