@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import time
 from collections.abc import Mapping
@@ -18,6 +19,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from benchmarks.server_process import cpu_seconds
 
+VARIED_PAYLOADS = 8192
+VARIATION = 0.6
+"""Of the logarithm of a length."""
 PAYLOADS = 64
 """Different values, taken in turn; none of them can be compressed."""
 CONSUME_MAX = 10_000
@@ -54,6 +58,9 @@ class BulkTask:
     records: int = 0
     times: int = 1
     """How often a fetch reads all of it."""
+    is_varied: bool = False
+    """Records have keys, and values of lengths that all differ, ``size`` bytes on average; half of
+    each is text that can be compressed."""
     admin: str = ""
     """Where topics are made, if not there."""
     client: Mapping[str, str] = field(default_factory=dict)
@@ -95,14 +102,16 @@ def produce(job: BulkTask) -> None:
         delivered += 1
 
     producer = Producer({"bootstrap.servers": job.bootstrap, **PRODUCER, **job.client})
-    values = [os.urandom(job.size) for _ in range(PAYLOADS)]
+    payloads = _varied(job.size) if job.is_varied else _alike(job.size)
+    count = len(payloads)
     send = producer.produce
     for number in range(job.records):
+        value, key = payloads[number % count]
         try:
-            send(job.topic, values[number % PAYLOADS], partition=0, on_delivery=told)
+            send(job.topic, value, key, partition=0, on_delivery=told)
         except BufferError:
             producer.poll(0.05)
-            send(job.topic, values[number % PAYLOADS], partition=0, on_delivery=told)
+            send(job.topic, value, key, partition=0, on_delivery=told)
         if not number % 1000:
             producer.poll(0)
     left = producer.flush(DEADLINE_S)
@@ -110,9 +119,29 @@ def produce(job: BulkTask) -> None:
         raise WentWrong(f"{delivered} of {job.records} delivered, {failed[:1]}")
 
 
+def _alike(size: int) -> list[tuple[bytes, bytes | None]]:
+    """Values of one length, without keys."""
+    return [(os.urandom(size), None) for _ in range(PAYLOADS)]
+
+
+def _varied(size: int) -> list[tuple[bytes, bytes | None]]:
+    """Values and keys: lengths as those of events, most of them short and a few long."""
+    chance = random.Random(1)
+    lengths = [chance.lognormvariate(0, VARIATION) for _ in range(VARIED_PAYLOADS)]
+    scale = size * len(lengths) / sum(lengths)
+    made: list[tuple[bytes, bytes | None]] = []
+    for number, share in enumerate(lengths):
+        length = max(2, round(scale * share))
+        text = (b"event %d of a stream " % number) * (length // 16 + 1)
+        value = chance.randbytes(length // 2) + text[: length - length // 2]
+        made.append((value, b"key-%d" % chance.randrange(10**9)))
+    return made
+
+
 def fetch(job: BulkTask) -> None:
     """Everything in order from the beginning, as often as asked, or WentWrong."""
-    consumer = Consumer({"bootstrap.servers": job.bootstrap, **CONSUMER, **job.client})
+    settings = {name: value for name, value in job.client.items() if name != "compression.type"}
+    consumer = Consumer({"bootstrap.servers": job.bootstrap, **CONSUMER, **settings})
     try:
         for _ in range(job.times):
             consumer.assign([TopicPartition(job.topic, 0, 0)])
@@ -130,11 +159,15 @@ def _read_all(consumer: Consumer, job: BulkTask) -> None:
         if not found:
             continue
         last = found[-1]
-        if last.error() or found[0].offset() != due or len(last.value() or b"") != job.size:
+        if last.error() or found[0].offset() != due or _is_wrong(job, last.value()):
             raise WentWrong(f"offset {found[0].offset()} not {due}: {last.error()}")
         due += len(found)
         if last.offset() != due - 1:
             raise WentWrong(f"offset {last.offset()} not {due - 1}")
+
+
+def _is_wrong(job: BulkTask, value: bytes | str | None) -> bool:
+    return not job.is_varied and len(value or b"") != job.size
 
 
 DO = {"create": create, "produce": produce, "fetch": fetch, "delete": delete}

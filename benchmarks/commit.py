@@ -92,7 +92,7 @@ def measure(generator: Generator, systems: Sequence[Nodes], plan: CommitPlan) ->
     for system in systems:
         generator.prepare(system)
         for cell in plan.cells:
-            generator.load(system, cell, plan.warm_up / len(plan.cells))
+            generator.load(system, cell, max(1.0, plan.warm_up / len(plan.cells)))
     found = [Measured(cell) for cell in plan.cells]
     for number in range(plan.rounds):
         for measured in found:

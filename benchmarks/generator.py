@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import cast
 
 import uvloop
 
 from barnabas.console.development.ports import LOOPBACK
+from barnabas.protocol.hashing import group_partition
 from benchmarks import frames
 from benchmarks.login_link import Security, connect
 from benchmarks.server_process import cpu_seconds
@@ -50,6 +52,9 @@ class LoadWindow:
     seconds: float
     topic: str = "load"
     partitions: int = RING
+    spread: int = 0
+    """So many groups, each on another offsets partition, that single requests take in turn; 0: each
+    connection has a group of its own."""
     security: Mapping[str, str] = field(default_factory=dict)
     """Fields of :class:`~benchmarks.login_link.Security`."""
 
@@ -143,7 +148,23 @@ def exchanges(job: LoadWindow, connection: int) -> list[frames.Exchange]:
     if job.kind == "fetch all":
         return [frames.fetch_all(group, job.topic, job.partitions, RING - 1)] * RING
     build = frames.commit if job.kind == "commit" else frames.fetch
+    if job.spread:
+        groups = _spread_groups(job.spread)
+        turns = [groups[(connection * RING + index) % job.spread] for index in range(RING)]
+        return [build(turns[index], job.topic, index, 1_000 + index) for index in range(RING)]
     return [build(group, job.topic, index, 1_000 + index) for index in range(RING)]
+
+
+@lru_cache(maxsize=4)
+def _spread_groups(count: int) -> list[str]:
+    """The first name that falls on each of ``count`` offsets partitions; all are of one length."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < count:
+        name = f"spread-{number:05}"
+        found.setdefault(group_partition(name, count), name)
+        number += 1
+    return [found[partition] for partition in range(count)]
 
 
 async def run(job: LoadWindow) -> WindowResult:

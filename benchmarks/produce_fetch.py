@@ -69,6 +69,8 @@ class BulkClient:
         megabytes: int,
         bootstrap: str = "",
         settings: Mapping[str, str] | None = None,
+        *,
+        is_varied: bool = False,
     ) -> dict[str, BulkCost]:
         """Fill a fresh topic and read it; raises ServerFailed when anything is amiss.
 
@@ -85,6 +87,7 @@ class BulkClient:
             records,
             admin=server.bootstrap,
             client=settings or {},
+            is_varied=is_varied,
         )
         self._order(server, job, "create")
         found = {

@@ -1,0 +1,343 @@
+"""One table of what we claim about speed, beside Apache Kafka, in one order after one warm-up.
+
+    python -m benchmarks.table --against kafka [--only-rows WORD] [--quick]
+
+Reuses the benchmarks of single matters: commits and fetches of offsets for 50 groups on all offsets
+partitions, with three replicas, in bulk; records of equal and of varied lengths; a cluster at rest;
+a start. All ratios are of work per CPU second of the broker (of times and costs the inverse), above
+1 where Barnabas is ahead: the median of the rounds, and the lowest and the highest.
+
+Without ``--quick`` the table goes into docs/benchmarks.md between its markers, and the ratios into
+benchmarks/ratios.json. With it each row takes about a minute, nothing is written, and the run ends
+with 1 where a ratio is lower than the stored one by more than both spreads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import commit, idle, produce_fetch, start
+from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
+from benchmarks.barnabas_node import barnabas_node
+from benchmarks.bulk_commits import CELLS as BULK_CELLS
+from benchmarks.generator import LoadWindow
+from benchmarks.report import Measured, machine
+from benchmarks.server_process import ServerProcess, pin
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+STORED = ROOT / "benchmarks" / "ratios.json"
+BEGIN, END = "<!-- the table: python -m benchmarks.table -->", "<!-- end of the table -->"
+OFFSETS_PARTITIONS = 50
+BULK_PARTITIONS = 500
+VARIED_BYTES = 300
+CODECS = ("none", "lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of everything."""
+
+    rounds: int
+    seconds: float
+    """Of one window."""
+    warm_up: float
+    """Seconds of load on each server, before the first round."""
+    megabytes: int
+
+
+WHOLE = Plan(5, 3.0, 30.0, 300)
+QUICK = Plan(3, 2.0, 12.0, 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line: what both did in each round, in ``unit``."""
+
+    name: str
+    unit: str
+    ours: Sequence[float]
+    theirs: Sequence[float]
+    is_cost: bool = False
+    """Less of it is better."""
+
+    @property
+    def ratios(self) -> list[float]:
+        """Round by round, above 1 where Barnabas is ahead."""
+        pairs = zip(self.ours, self.theirs, strict=True)
+        return [their / our if self.is_cost else our / their for our, their in pairs]
+
+    def line(self) -> str:
+        """In Markdown."""
+        ratios = self.ratios
+        middle = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        ours, theirs = (f"{median(values):.4g}" for values in (self.ours, self.theirs))
+        return f"| {self.name} | {ours} | {theirs} | {self.unit} | {middle} |"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where both are run."""
+
+    directory: Path
+    zookeeper: str
+    libs: Path | None
+
+    def options(self, replication: int) -> argparse.Namespace:
+        """What commit.py takes from its command line."""
+        return argparse.Namespace(
+            against="kafka", only=None, libs=self.libs, replication=replication
+        )
+
+
+# -- offsets -------------------------------------------------------------------------------------
+
+
+def offsets_rows(plan: Plan, place: Place) -> list[Row]:
+    """One node: single commits and fetches of 50 groups, then commits of 500 partitions."""
+    model = LoadWindow(
+        *([], [], "commit", commit.MOST_CONNECTIONS, 1, 0),
+        partitions=BULK_PARTITIONS,
+        spread=OFFSETS_PARTITIONS,
+    )
+    found = _load(plan, place, 1, (*commit.CELLS, *BULK_CELLS), model)
+    return [_offsets_row(one, 1) for one in found]
+
+
+def replicated_rows(plan: Plan, place: Place) -> list[Row]:
+    """Three nodes, every commit on all of them."""
+    cells = [cell for cell in commit.CELLS if cell.kind == "commit"]
+    return [_offsets_row(one, 3) for one in _load(plan, place, 3, cells, commit.MODEL)]
+
+
+def _load(
+    plan: Plan, place: Place, replication: int, cells: Sequence[commit.Cell], model: LoadWindow
+) -> list[Measured]:
+    commit_plan = commit.CommitPlan(plan.rounds, plan.seconds, plan.warm_up, cells)
+    directory = place.directory / f"offsets-{replication}"
+    zookeeper = f"{place.zookeeper}/offsets-{replication}"
+    with ExitStack() as stack:
+        running = []
+        for system in commit.systems(place.options(replication), directory, zookeeper):
+            running.append(stack.enter_context(system))
+            if _has_cores():
+                system.pin({0})
+        generator = stack.enter_context(commit.Generator({1} if _has_cores() else None, model))
+        return commit.measure(generator, running, commit_plan)
+
+
+def _offsets_row(measured: Measured, replication: int) -> Row:
+    is_bulk = measured.cell.kind == "bulk"
+    times = BULK_PARTITIONS if is_bulk else 1
+    name = f"{measured.cell}, three replicas" if replication > 1 else str(measured.cell)
+    ours, theirs = (
+        [rate.per_cpu_second * times / 1e3 for rate in measured.rounds[server]]
+        for server in ("Barnabas", "Kafka")
+    )
+    return Row(name, "k offsets per CPU second", ours, theirs)
+
+
+# -- records -------------------------------------------------------------------------------------
+
+
+def records_rows(plan: Plan, place: Place) -> list[Row]:
+    """Records of equal lengths, then of lengths that all differ, by librdkafka."""
+    with ExitStack() as stack:
+        directory, settings = place.directory / "records", produce_fetch.SETTINGS
+        nodes: list[ServerProcess] = [
+            barnabas_node(
+                directory / "barnabas", f"{place.zookeeper}/records-ours", settings=settings
+            ),
+            kafka_node(
+                *(kafka_jars(place.libs), directory / "kafka", f"{place.zookeeper}/records-kafka"),
+                settings=settings,
+            ),
+        ]
+        for node in nodes:
+            stack.enter_context(node)
+            if _has_cores():
+                pin(node.pid, {0})
+        cores = {1} if _has_cores() else None
+        client = stack.enter_context(produce_fetch.BulkClient(cores))
+        quantities = produce_fetch.ProduceFetchPlan(plan.rounds, plan.megabytes, plan.warm_up)
+        rows = [
+            Row(
+                f"{cell.kind}, records of {cell.size} bytes",
+                "MB per CPU second",
+                *(cell.rates(node.name) for node in nodes),
+            )
+            for cell in produce_fetch.measure(client, nodes, quantities)
+        ]
+        return rows + [_varied_row(client, nodes, plan, codec) for codec in CODECS]
+
+
+def _varied_row(
+    client: produce_fetch.BulkClient, nodes: Sequence[ServerProcess], plan: Plan, codec: str
+) -> Row:
+    rates: dict[str, list[float]] = {node.name: [] for node in nodes}
+    for number in range(-1, plan.rounds):  # the first one is not counted: code is still compiled
+        for node in nodes if number % 2 == 0 else reversed(nodes):
+            costs = client.round(
+                *(node, VARIED_BYTES, plan.megabytes // 3),
+                settings={"compression.type": codec},
+                is_varied=True,
+            )
+            cost = costs["produce"]
+            if number >= 0:
+                rates[node.name].append(cost.value_bytes / 1e6 / max(cost.cpu_seconds, 0.01))
+    name = f"produce, keys, lengths that all differ, {VARIED_BYTES} bytes on average, {codec}"
+    return Row(name, "MB per CPU second", *(rates[node.name] for node in nodes))
+
+
+# -- times and costs -----------------------------------------------------------------------------
+
+
+def idle_rows(plan: Plan, place: Place) -> list[Row]:
+    """Three nodes that nobody asks for anything, one system at a time."""
+    found: dict[str, list[idle.IdleNode]] = {}
+    zookeeper = f"{place.zookeeper}/idle"
+    options = place.options(idle.NODES)
+    systems = commit.systems(options, place.directory / "idle", zookeeper, idle.AS_DOCUMENTED)
+    for system in systems:
+        with system, commit.Generator(None) as generator:
+            generator.prepare(system)
+            root = f"{zookeeper}/{system.name.lower()}-{os.getpid()}"
+            found[system.name] = idle.measure(system, root, plan.seconds * plan.rounds, None)
+    unit = "% of a core"
+    ours, theirs = ([node.core * 100 for node in found[name]] for name in ("Barnabas", "Kafka"))
+    return [
+        Row("idle cluster of three, its controller", unit, ours[:1], theirs[:1], is_cost=True),
+        Row("idle cluster of three, another node", unit, ours[1:], theirs[1:], is_cost=True),
+    ]
+
+
+def start_rows(plan: Plan, place: Place) -> list[Row]:
+    """From the birth of a process with a fresh directory to its first acknowledged commit."""
+    jars = kafka_jars(place.libs)
+    times: dict[str, list[float]] = {"ours": [], "kafka": []}
+    for number in range(plan.rounds):
+        for name, found in times.items():
+            directory = place.directory / f"start-{name}-{number}"
+            root = f"{place.zookeeper}/start-{name}-{number}"
+            node = (
+                barnabas_node(directory, root)
+                if name == "ours"
+                else kafka_node(jars, directory, root)
+            )
+            found.append(start.one_start(node).committed)
+    return [
+        Row("start to first commit", "s", times["ours"], times["kafka"], is_cost=True),
+    ]
+
+
+SECTIONS: Sequence[tuple[str, Callable[[Plan, Place], list[Row]]]] = (
+    ("offsets", offsets_rows),
+    ("replicas", replicated_rows),
+    ("records", records_rows),
+    ("idle", idle_rows),
+    ("start", start_rows),
+)
+"""In this order, each with its own servers and warm-up."""
+
+
+def _has_cores() -> bool:
+    return (os.cpu_count() or 1) >= 2
+
+
+# -- what is told and kept -----------------------------------------------------------------------
+
+
+def text_of(rows: Sequence[Row], plan: Plan, loads: tuple[float, float]) -> str:
+    """The table with what one has to know about it."""
+    head = [
+        f"{time.strftime('%Y-%m-%d')}, {machine()} at the end and {loads[0]:.1f} at the begin; "
+        f"Apache Kafka {KAFKA_VERSION}; {plan.rounds} rounds of {plan.seconds:g} s, or of "
+        f"{plan.megabytes} MB, after {plan.warm_up:g} s of warm-up for each section. Ratio: the "
+        "median of the rounds, the lowest and the highest; above 1 Barnabas is ahead.",
+        "",
+        "| row | Barnabas | Kafka | unit | ratio |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    return "\n".join([*head, *(row.line() for row in rows)])
+
+
+def put_into_page(page: str, text: str) -> str:
+    """The page with another table between its markers; raises ValueError where there are none."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError("the page has no place for the table")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
+
+def regressions(rows: Sequence[Row], stored: dict[str, Sequence[float]]) -> list[str]:
+    """The rows that are slower than stored by more than both spreads, each with its numbers.
+
+    A ratio regressed when even its best round is below the worst that is stored.
+    """
+    return [
+        f"{row.name}: {median(row.ratios):.2f} (at best {max(row.ratios):.2f}), stored "
+        f"{median(stored[row.name]):.2f} (at worst {min(stored[row.name]):.2f})"
+        for row in rows
+        if row.name in stored and max(row.ratios) < min(stored[row.name])
+    ]
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--against", choices=("kafka",), required=True, help="who is beside it")
+    parser.add_argument("--libs", type=Path, help="Kafka's jars, instead of fetching them")
+    parser.add_argument("--quick", action="store_true", help="compare with the stored ratios")
+    parser.add_argument(
+        "--section",
+        action="append",
+        choices=[name for name, _ in SECTIONS],
+        help="leave others out",
+    )
+    parser.add_argument("--print", action="store_true", help="write neither page nor ratios")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure, print, and keep or compare."""
+    options = arguments()
+    plan = QUICK if options.quick else WHOLE
+    stored = json.loads(STORED.read_text()) if STORED.exists() else {}
+    if options.quick and not stored:
+        sys.exit(f"there is nothing to compare with: {STORED} is written by a whole run")
+    load_before = os.getloadavg()[0]
+    rows: list[Row] = []
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))
+        address = stack.enter_context(commit.zookeeper_address(None, directory / "zookeeper"))
+        place = Place(directory, address, options.libs)
+        for name, section in SECTIONS:
+            if not options.section or name in options.section:
+                rows += section(plan, place)
+    text = text_of(rows, plan, (load_before, os.getloadavg()[0]))
+    print(text)
+    if options.quick:
+        found = regressions(rows, stored)
+        sys.exit("\n".join(["slower than stored:", *found]) if found else None)
+    if not options.print:
+        kept = stored | {row.name: [round(ratio, 3) for ratio in row.ratios] for row in rows}
+        STORED.write_text(json.dumps(kept, indent=1) + "\n")
+        PAGE.write_text(put_into_page(PAGE.read_text(), text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The table of benchmarks: what its ratios mean, where it is written, what counts as slower."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.hashing import group_partition
+from benchmarks.generator import RING, LoadWindow, exchanges
+from benchmarks.table import BEGIN, END, PAGE, Row, put_into_page, regressions
+
+
+def row(*ratios: float, name: str = "commit") -> Row:
+    return Row(name, "k per CPU second", [10 * ratio for ratio in ratios], [10.0] * len(ratios))
+
+
+def test_a_ratio_above_one_says_that_barnabas_is_ahead_of_costs_as_well() -> None:
+    assert Row("a", "k", [3.0, 4.0], [2.0, 8.0]).ratios == [1.5, 0.5]
+    assert Row("a", "s", [3.0, 4.0], [6.0, 2.0], is_cost=True).ratios == [2.0, 0.5]
+
+
+def test_the_table_takes_the_place_of_the_one_before() -> None:
+    once = put_into_page(f"above\n{BEGIN}\n{END}\nbelow", "first")
+    assert put_into_page(once, "second") == f"above\n{BEGIN}\n\nsecond\n\n{END}\nbelow"
+    with pytest.raises(ValueError, match="no place"):
+        put_into_page("no markers", "first")
+
+
+def test_the_page_has_a_place_for_the_table() -> None:
+    assert put_into_page(PAGE.read_text(), "x")
+
+
+@pytest.mark.parametrize(
+    ("measured", "is_slower"),
+    [((0.7, 0.8), True), ((0.7, 0.9), False), ((0.7, 1.2), False), ((1.5, 2.0), False)],
+)
+def test_a_row_is_slower_when_its_best_round_is_below_the_worst_that_is_stored(
+    measured: tuple[float, ...], is_slower: bool
+) -> None:
+    assert bool(regressions([row(*measured)], {"commit": [0.9, 1.0, 1.1]})) is is_slower
+
+
+def test_a_row_that_was_never_stored_is_not_slower() -> None:
+    assert not regressions([row(0.1, name="new")], {"commit": [1.0]})
+
+
+def test_single_requests_of_all_connections_spread_over_groups_on_every_offsets_partition() -> None:
+    window = LoadWindow((), (), "fetch", 1, 1, 0, spread=50)
+    made = [one for number in range(50) for one in exchanges(window, number)]
+    groups = {one.request[one.request.index(b"spread-") :][:12].decode() for one in made}
+    assert len({group_partition(group, 50) for group in groups}) == len(groups) == 50
+    assert len({len(one.answer) for one in made}) == 1
+    assert len(made) == 50 * RING
