@@ -34,7 +34,7 @@ from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
 from benchmarks.barnabas_node import barnabas_node
 from benchmarks.bulk_commits import CELLS as BULK_CELLS
 from benchmarks.generator import LoadWindow
-from benchmarks.report import Measured, machine
+from benchmarks.report import Cell, Measured, machine
 from benchmarks.server_process import ServerProcess, pin
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -124,7 +124,7 @@ def replicated_rows(plan: Plan, place: Place) -> list[Row]:
 
 
 def _load(
-    plan: Plan, place: Place, replication: int, cells: Sequence[commit.Cell], model: LoadWindow
+    plan: Plan, place: Place, replication: int, cells: Sequence[Cell], model: LoadWindow
 ) -> list[Measured]:
     commit_plan = commit.CommitPlan(plan.rounds, plan.seconds, plan.warm_up, cells)
     directory = place.directory / f"offsets-{replication}"
@@ -177,7 +177,8 @@ def records_rows(plan: Plan, place: Place) -> list[Row]:
             Row(
                 f"{cell.kind}, records of {cell.size} bytes",
                 "MB per CPU second",
-                *(cell.rates(node.name) for node in nodes),
+                cell.rates(nodes[0].name),
+                cell.rates(nodes[1].name),
             )
             for cell in produce_fetch.measure(client, nodes, quantities)
         ]
@@ -199,7 +200,8 @@ def _varied_row(
             if number >= 0:
                 rates[node.name].append(cost.value_bytes / 1e6 / max(cost.cpu_seconds, 0.01))
     name = f"produce, keys, lengths that all differ, {VARIED_BYTES} bytes on average, {codec}"
-    return Row(name, "MB per CPU second", *(rates[node.name] for node in nodes))
+    ours, theirs = (rates[node.name] for node in nodes)
+    return Row(name, "MB per CPU second", ours, theirs)
 
 
 # -- times and costs -----------------------------------------------------------------------------

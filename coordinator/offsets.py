@@ -174,7 +174,8 @@ class Offsets:
 
     def stage(self, partition: TopicPartition, commit: Commit) -> None:
         """``commit`` is about to be written."""
-        pending = self.pending
+        # Most groups never committed in columns: then the maps are what they are.
+        pending = self._pending if self.bulk is None else self.pending
         commit.before = pending.get(partition)
         pending[partition] = commit
 
@@ -186,14 +187,15 @@ class Offsets:
         if commit.record_offset == DISCARDED:
             return
         commit.record_offset = record_offset
-        committed, pending, bulk = self.committed, self.pending, self.bulk
+        committed, pending, bulk = self._committed, self._pending, self.bulk
+        if bulk is not None:
+            committed, pending = self.committed, self.pending
+            bulk.newest = max(bulk.newest, record_offset)
         served = committed.get(partition)
         if served is None:
             committed[topic_partition(*partition)] = commit
         elif served.record_offset < record_offset:
             committed[partition] = commit
-        if bulk is not None and record_offset > bulk.newest:
-            bulk.newest = record_offset
         if pending.get(partition) is commit:
             del pending[partition]
         if commit.before is not None:
