@@ -11,7 +11,7 @@ import signal
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.harness.confluent_client import WAIT_S, Confluent
@@ -68,11 +68,20 @@ class Member:
             self._consumer.commit(message=message, asynchronous=True)
 
     def commit(self) -> None:
-        """Where it is, for good."""
+        """Where it is, for good; asked again while the group's coordinator loads."""
         positions = self._consumer.position(self._consumer.assignment())
         known = [position for position in positions if position.offset >= 0]
         if known:
+            eventually(lambda: self._is_committed(known), within_s=WAIT_S)
+
+    def _is_committed(self, known: list[TopicPartition]) -> bool:
+        try:
             self._consumer.commit(offsets=known, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+            return False
+        return True
 
     def close(self) -> None:
         self._consumer.close()

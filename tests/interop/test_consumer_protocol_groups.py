@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from tests.harness.consumer_protocol_clusters import KAFKA_4, consumer_groups
-from tests.harness.deployments import Deployment, OwnCluster
+from tests.harness.consumer_protocol_clusters import consumer_groups
+from tests.harness.deployments import Deployment
 from tests.harness.kafka_4 import Kafka4
 from tests.harness.protocol_members import (
     CLASSIC,
@@ -86,7 +86,6 @@ def test_two_kinds_share_a_group_and_each_takes_over_from_the_other(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("consumer_groups", [KAFKA_4], indirect=True)
 @pytest.mark.parametrize(
     ("older", "newer", "assignor"),
     [
@@ -103,10 +102,8 @@ def test_two_kinds_share_a_group_and_each_takes_over_from_the_other(
 def test_a_classic_group_is_replaced_member_by_member_under_load_and_back(
     consumer_groups: Deployment, older: MemberKind, newer: MemberKind, assignor: str
 ) -> None:
-    """At Kafka only: here a group has members of one protocol (docs/status.md).
-
-    librdkafka's cooperative-sticky is not among the cases: its assignments carry data of its own,
-    and Kafka refuses to convert such a group (KAFKA-18134).
+    """Not librdkafka's cooperative-sticky, whose assignments carry data of its own:
+    Kafka refuses to convert such a group (KAFKA-18134).
     """
     with group_at(consumer_groups) as group:
         with Load(consumer_groups.bootstrap, group.topic) as load:
@@ -135,7 +132,7 @@ def test_a_classic_group_is_replaced_member_by_member_under_load_and_back(
 
 
 @pytest.mark.parametrize("protocols", [(CLASSIC, CONSUMER), (CONSUMER, CLASSIC)], ids=" then ".join)
-def test_who_speaks_the_other_protocol_joins_or_is_told_and_the_group_goes_on(
+def test_who_speaks_the_other_protocol_joins_and_the_group_goes_on(
     consumer_groups: Deployment, protocols: tuple[str, str]
 ) -> None:
     with group_at(consumer_groups) as group:
@@ -143,17 +140,9 @@ def test_who_speaks_the_other_protocol_joins_or_is_told_and_the_group_goes_on(
             first = group.join(OWN, protocol=protocols[0])
             group.await_that(lambda: first.owns() == _ALL, "the first has all")
             second = group.join(OWN, protocol=protocols[1])
-            if isinstance(consumer_groups, OwnCluster):
-                group.await_that(lambda: bool(group.ledger.errors), "the second is told")
-                assert "GROUP_ID_NOT_FOUND" in (error := group.ledger.errors[0]) or (
-                    "INCONSISTENT_GROUP_PROTOCOL" in error
-                )
-                assert first.owns() == _ALL
-                second.kill()
-            else:
-                group.await_shared(first, second)
-                second.close()
-                group.await_that(lambda: first.owns() == _ALL, "the first has all again")
+            group.await_shared(first, second)
+            second.close()
+            group.await_that(lambda: first.owns() == _ALL, "the first has all again")
         group.await_read(load.sent)
         first.close()
         assert group.ledger.ownership.doubles() == []
