@@ -6,11 +6,14 @@ Source: docs/spec/reliability.md §3.1. The socket has the number of the nodes' 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
+
+import asyncio_dgram
 
 from barnabas.broker.runtime.latency import Latency
 from barnabas.broker.settings.liveness_settings import BeaconTimes
@@ -72,9 +75,7 @@ class BeaconTransport:
         self._codec = BeaconCodec(cluster_id, secret, previous_secret)
         self._times = times
         self._peers = peers
-        self._socket: asyncio.DatagramTransport | None = None
-        self._failure: asyncio.Future[None] | None = None
-        """Of :meth:`run`, as long as it runs."""
+        self._socket: asyncio_dgram.DatagramServer | None = None
         self._resolved: dict[Address, tuple[Address, float]] = {}
         self._lookups: dict[Address, asyncio.Task[None]] = {}
         self._outgoing: list[tuple[int, bytes]] = []
@@ -107,10 +108,7 @@ class BeaconTransport:
 
     async def open(self, host: str, port: int) -> None:
         """Bind the socket; raises OSError when somebody else has it."""
-        loop = asyncio.get_running_loop()
-        self._socket, _ = await loop.create_datagram_endpoint(
-            lambda: _BeaconProtocol(self._receive), local_addr=(host, port)
-        )
+        self._socket = await asyncio_dgram.bind((host, port))
 
     def close(self) -> None:
         """Give the socket back; :meth:`run` ends by being cancelled."""
@@ -121,27 +119,22 @@ class BeaconTransport:
             self._socket = None
 
     async def run(self) -> None:
-        """Beat and listen until cancelled; fails with whatever fails while listening."""
-        self._failure = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                beats = tasks.create_task(self._beat_forever(), name="beats")
-                await self._failure
-                beats.cancel()
-        finally:
-            self._failure = None
+        """Beat and listen until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._beat_forever(), name="beats")
+            tasks.create_task(self._listen(), name="beacons of others")
 
     async def leave(self) -> None:
         """Give up the lease and tell all others, so that nobody waits for its end."""
         self.is_sending = False
         self.beacon_sender.leave(self._peers())
-        self._flush()
+        await self._flush()
 
     async def _beat_forever(self) -> None:
         while True:
             if self.is_sending:
                 self._beat()
-                self._flush()
+                await self._flush()
             await asyncio.sleep(self._times.interval)
 
     def _beat(self) -> None:
@@ -152,16 +145,17 @@ class BeaconTransport:
             vote = self.voter.acknowledge(self.failure_detector.epoch) if self.votes else None
             self.failure_detector.round_sent(sent, vote)
 
-    def _receive(self, datagram: bytes, sender: Address) -> None:
-        """Take a datagram in the turn in which it came: no task is woken for each of them."""
-        failure = self._failure
-        if failure is None or failure.done():  # not yet, or no more: it is lost like others
-            return
-        try:
-            self._take(datagram, sender)
-            self._flush()
-        except Exception as error:  # noqa: BLE001 - our bug: it ends `run`, and so the node
-            failure.set_exception(error)
+    async def _listen(self) -> None:
+        while self._socket is not None:
+            try:
+                datagram, sender = await self._socket.recv()
+            except asyncio_dgram.TransportClosed:
+                return
+            except OSError as problem:  # of a datagram sent earlier; see _forget_failures
+                log.debug("a beacon was not sent: %s", problem)
+                continue
+            self._take(datagram, cast("Address", sender))
+            await self._flush()
 
     def _take(self, datagram: bytes, sender: Address) -> None:
         try:
@@ -217,19 +211,28 @@ class BeaconTransport:
             self._encoded = (message, datagram)
         self._outgoing.append((receiver, datagram))
 
-    def _flush(self) -> None:
-        """Send what is to be sent; what cannot be is lost, like any datagram."""
+    async def _flush(self) -> None:
         outgoing, self._outgoing = self._outgoing, []
         if not outgoing or self._socket is None:
             return
         peers = self._peers()
         for receiver, datagram in outgoing:
             address = self._address_of(peers.get(receiver))
-            if address is not None and not self._socket.is_closing():
-                try:
-                    self._socket.sendto(datagram, address)
-                except OSError as problem:  # a packet filter, a peer without a route
-                    log.debug("a beacon was not sent: %s", problem)
+            if address is not None and self._socket is not None:
+                self._forget_failures(self._socket)
+                with contextlib.suppress(asyncio_dgram.TransportClosed, OSError):
+                    await self._socket.send(datagram, address)
+
+    def _forget_failures(self, own: asyncio_dgram.DatagramServer) -> None:
+        """The socket tells of a datagram it could not send instead of sending the next one.
+
+        A packet filter, a peer without a route: such a datagram is lost like any other.
+        """
+        while True:
+            try:
+                return own.exception
+            except OSError as problem:
+                log.debug("a beacon was not sent: %s", problem)
 
     def _address_of(self, place: Address | None) -> Address | None:
         """The numeric address; looked up beside this, and again from time to time."""
@@ -253,21 +256,3 @@ class BeaconTransport:
             return
         numeric = str(answers[0][4][0])
         self._resolved[place] = ((numeric, port), loop.time() + _LOOK_UP_AGAIN_S)
-
-
-class _BeaconProtocol(asyncio.DatagramProtocol):
-    """Hands every datagram on at once.
-
-    A queue and a task between socket and receiver cost an idle node a tenth of what it uses.
-    """
-
-    def __init__(self, receive: Callable[[bytes, Address], None]) -> None:
-        self._receive = receive
-
-    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
-        """IPv6 adds two numbers to an address."""
-        self._receive(data, cast("Address", addr))
-
-    def error_received(self, exc: Exception) -> None:
-        """A datagram sent earlier was not delivered: it is lost like any other."""
-        log.debug("a beacon was not sent: %s", exc)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 
+import asyncio_dgram
 import pytest
 
 from barnabas.broker.liveness.beacon_transport import BeaconTransport
@@ -101,10 +101,11 @@ async def test_a_node_that_leaves_says_so(nodes: BeaconingNodes) -> None:
 async def test_garbage_is_counted_told_once_a_minute_and_changes_nothing(
     nodes: BeaconingNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
-        for size in (0, 1, 50, 256, 1000):
-            stranger.sendto(bytes(size), nodes.addresses[0])
-        await until(lambda: nodes.beacons[0].refused >= 4)
+    stranger = await asyncio_dgram.connect(nodes.addresses[0])
+    for size in (0, 1, 50, 256, 1000):
+        await stranger.send(bytes(size))
+    await until(lambda: nodes.beacons[0].refused >= 4)
+    stranger.close()
     told = [line for line in caplog.messages if "refused datagrams" in line]
     assert len(told) == 1
     assert f"last_from={LOOPBACK}:" in told[0]
