@@ -60,7 +60,6 @@ OF_FRANZ: Refusals = {
     "ElectLeaders": "ELECTION_NOT_NEEDED",
     "LeaveGroup": "UNKNOWN_MEMBER_ID",
     "DeleteGroups twice": "GROUP_ID_NOT_FOUND",
-    "DescribeConsumerGroups": OLD_FOR_FRANZ,
     "DescribeShareGroups": OLD_FOR_FRANZ,  # of Kafka 3.9 too
     "CreateACLs": DISABLED,
     "DescribeACLs": DISABLED,
