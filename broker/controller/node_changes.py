@@ -77,7 +77,7 @@ class NodeChanges:
             return
         log.warning("suspected silent nodes=%s", sorted(found))
         self._context.suspected.update(found)
-        await self._fail(dict.fromkeys(found, Cause.SILENT))
+        await self._fail({node: self._why_gone(node, Cause.SILENT) for node in found})
 
     async def readmit_suspects(self) -> None:
         """Nodes that were suspected and send beacons again are started like new ones."""
@@ -178,8 +178,8 @@ class NodeChanges:
         await self._take_offline(replicas)
         self._note(dict.fromkeys(led, Cause.DIRECTORY), led, {}, began)
 
-    def _why_gone(self, node: int) -> Cause:
-        return Cause.SHUTDOWN if node in self._context.shutting_down else Cause.SESSION
+    def _why_gone(self, node: int, otherwise: Cause = Cause.SESSION) -> Cause:
+        return Cause.SHUTDOWN if node in self._context.shutting_down else otherwise
 
     def _led_by(self, node: int, partitions: Collection[Partition]) -> set[Partition]:
         leaders = self._context.leaders

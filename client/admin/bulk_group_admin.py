@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
-from barnabas.client.errors import KafkaError
+from barnabas.client.errors import KafkaError, UnsupportedVersion
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import describe_groups, offset_fetch
+from barnabas.protocol.messages import consumer_group_describe, describe_groups, offset_fetch
 
 from .admin import Admin
 from .descriptions import Committed
-from .group_admin import committed_in
+from .group_admin import DEAD, committed_in
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _GROUPS_AT_ONCE: Final = 200
 _UNDER_WAY: Final = 64
 _GROUPS_SINCE: Final = 8
 """From this version on OffsetFetch takes several groups."""
-_AT_REST: Final = ("Empty", "Dead")
+_AT_REST: Final = ("Empty", DEAD)
 
 
 class GroupStatus(NamedTuple):
@@ -152,15 +152,35 @@ class BulkGroupAdmin:
     async def _described(self, node: int, groups: list[str]) -> Mapping[str, GroupStatus]:
         request = describe_groups.DescribeGroupsRequest(groups=groups)
         answer = await self._cluster.ask(node, request)
-        return {
-            group.group_id: GroupStatus(group.group_state, len(group.members))
-            for group in answer.groups
-            if not group.error_code
-        }
+        found = _statuses(answer.groups)
+        dead = [group for group, status in found.items() if status.state == DEAD]
+        return {**found, **await self._described_consumer_groups(node, dead)}
+
+    async def _described_consumer_groups(
+        self, node: int, groups: list[str]
+    ) -> Mapping[str, GroupStatus]:
+        """Those of the consumer protocol, which DescribeGroups takes for none."""
+        if not groups:
+            return {}
+        request = consumer_group_describe.ConsumerGroupDescribeRequest(
+            group_ids=groups, include_authorized_operations=False
+        )
+        try:
+            return _statuses((await self._cluster.ask(node, request)).groups)
+        except UnsupportedVersion:  # a broker without that protocol
+            return {}
 
     async def _state(self, group: str) -> GroupStatus:
         described = await self._admin.describe_group(group)
         return GroupStatus(described.state, len(described.members))
+
+
+def _statuses(groups: Iterable[Any]) -> dict[str, GroupStatus]:
+    return {
+        group.group_id: GroupStatus(group.group_state, len(group.members))
+        for group in groups
+        if not group.error_code
+    }
 
 
 def _packs(groups: Iterable[str]) -> Iterable[list[str]]:

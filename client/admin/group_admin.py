@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.errors import known_code, raise_for
+from barnabas.client.errors import UnsupportedVersion, known_code, raise_for
 from barnabas.protocol import consumer_protocol
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
+    consumer_group_describe,
     delete_groups,
     describe_groups,
     list_groups,
@@ -27,6 +28,8 @@ from barnabas.protocol.messages import (
 from .descriptions import Committed, GroupDescription, GroupListing, MemberDescription, Progress
 from .log_offsets import LogOffsets
 
+DEAD: Final = "Dead"
+"""The state of a group that does not exist."""
 _NO_OFFSET: Final = -1
 _NO_GENERATION: Final = -1
 _CONSUMER: Final = "consumer"
@@ -53,13 +56,15 @@ class GroupAdmin(LogOffsets):
         return sorted(group for groups in listed for group in groups)
 
     async def describe_group(self, group: str) -> GroupDescription:
-        """One group and its members; a group that does not exist is described as Dead."""
+        """One group and its members, of either protocol; one that does not exist is Dead."""
         request = describe_groups.DescribeGroupsRequest(groups=[group])
         answer = await self.cluster.to_coordinator(
             group, request, lambda answer: (group.error_code for group in answer.groups)
         )
         found = answer.groups[0]
         raise_for(found.error_code, group)
+        if found.group_state == DEAD and (other := await self._consumer_group(group)) is not None:
+            return other
         return GroupDescription(
             group=group,
             state=found.group_state,
@@ -67,6 +72,30 @@ class GroupAdmin(LogOffsets):
             assignor=found.protocol_data,
             coordinator=await self.cluster.coordinator_of(group),
             members=[_member(member, found.protocol_type) for member in found.members],
+        )
+
+    async def _consumer_group(self, group: str) -> GroupDescription | None:
+        """One of the consumer protocol, which DescribeGroups does not know; None for no such."""
+        request = consumer_group_describe.ConsumerGroupDescribeRequest(
+            group_ids=[group], include_authorized_operations=False
+        )
+        try:
+            answer = await self.cluster.to_coordinator(
+                group, request, lambda answer: (found.error_code for found in answer.groups)
+            )
+        except UnsupportedVersion:  # a broker without that protocol
+            return None
+        found = answer.groups[0]
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return None
+        raise_for(found.error_code, group)
+        return GroupDescription(
+            group=group,
+            state=found.group_state,
+            protocol_type=_CONSUMER,
+            assignor=found.assignor_name,
+            coordinator=await self.cluster.coordinator_of(group),
+            members=[_consumer_member(member) for member in found.members],
         )
 
     async def delete_group(self, group: str) -> ErrorCode:
@@ -302,6 +331,20 @@ def _member(member: describe_groups.Member, protocol_type: str) -> MemberDescrip
         assignment=sorted(
             TopicPartition(of_topic.topic, partition)
             for of_topic in assigned
+            for partition in of_topic.partitions
+        ),
+    )
+
+
+def _consumer_member(member: consumer_group_describe.Member) -> MemberDescription:
+    return MemberDescription(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=sorted(
+            TopicPartition(of_topic.topic_name, partition)
+            for of_topic in member.assignment.topic_partitions
             for partition in of_topic.partitions
         ),
     )

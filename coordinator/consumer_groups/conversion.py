@@ -33,6 +33,9 @@ from .member import ClassicMetadata, ConsumerMember, MemberProfile
 
 log = logging.getLogger(__name__)
 
+_KNOWN_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+"""What clients bring along. librdkafka's cooperative-sticky puts user data into assignments, with
+which its next leader would have kept partitions where they are; nobody needs it here."""
 _LATER: Final = Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 """The classic group is about to settle: the member asks again."""
 
@@ -104,7 +107,7 @@ class GroupConversion:
         """As it is now. Raises CorruptRequest where no assignor of ours could go on from that."""
         subscription = parse_subscription(member.metadata(group.protocol))
         assignment = parse_assignment(member.assignment)
-        if assignment.user_data:
+        if assignment.user_data and group.protocol not in _KNOWN_ASSIGNORS:
             raise CorruptRequest("an assignor of the application's own (KAFKA-18134)")
         held = ids_of(assignment.assigned_partitions, self._machine.catalog)
         profile = MemberProfile(

@@ -6,14 +6,20 @@ Source: docs/spec/consumer-groups.md §7; docs/spec/coordinator.md §3.4.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.bulk_group_admin import BulkGroupAdmin, GroupStatus
+from barnabas.client.admin.descriptions import GroupDescription
+from barnabas.client.errors import KafkaError as KafkaRefusal
 from tests.harness.confluent_client import WAIT_S, Confluent
 from tests.harness.coordinators import coordinator
 from tests.harness.deployments import Deployment
@@ -226,6 +232,25 @@ def test_a_coordinator_that_is_killed_loses_no_member_and_no_offset(
         member.commit()
         member.close()
     assert sum(LIBRARY.committed(left, group).values()) == 600
+
+
+def test_our_administrator_describes_such_a_group_alone_and_among_others(
+    cluster: Deployment, written: str, group: str
+) -> None:
+    member = Member(cluster.bootstrap, group, written)
+    await_shares([member], PARTITIONS)
+
+    async def ask() -> tuple[GroupDescription, Mapping[str, GroupStatus | KafkaRefusal]]:
+        async with Admin.of(cluster.bootstrap) as admin:
+            names = [group, f"{group}-none"]
+            return await admin.describe_group(group), await BulkGroupAdmin(admin).states(names)
+
+    alone, among = asyncio.run(ask())
+    member.close()
+    (of_member,) = alone.members
+    assert (alone.state, alone.protocol_type) == ("Stable", "consumer")
+    assert [each.partition for each in of_member.assignment] == list(range(PARTITIONS))
+    assert among == {group: GroupStatus("Stable", 1), f"{group}-none": GroupStatus("Dead", 0)}
 
 
 def described(bootstrap: str, group: str) -> tuple[str, int]:

@@ -184,8 +184,8 @@ def test_a_drained_node_is_stopped_and_started_and_nobody_notices(
         node.wait_stopped()
         commits, sent = member.commits, len(producer.acknowledged)
         eventually(lambda: member.commits > commits and len(producer.acknowledged) > sent)
-        (gone,) = shell.json("nodes", "list", "2")
-        assert (gone["is_up"], gone["leads"]) == (False, 0)
+        eventually(lambda: not shell.json("nodes", "list", "2")[0]["is_up"])
+        assert shell.json("nodes", "list", "2")[0]["leads"] == 0
         node.spawn()
         node.let_serve()
         node.wait_ready()

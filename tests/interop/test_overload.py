@@ -39,5 +39,6 @@ def test_overloaded_nodes_refuse_and_lose_nothing(system: overload.System, kind:
     assert not found.refused
     assert not found.lost
     assert (found.load["lost"], found.load["unanswered"]) == (0, 0)
-    assert found.duties.keys() >= {"loop", "authority_check", "beacon_echo"}
+    # ZooKeeper is asked for authority once in T where voters keep it up, and so not in each phase.
+    assert found.duties.keys() >= {"loop", "beacon_echo"}
     assert found.is_fine

@@ -43,10 +43,12 @@ def assignment(*partitions: int, user_data: bytes | None = None) -> bytes:
 class Rolled(Beats):
     """A group whose members speak both protocols."""
 
+    assignor = "sticky"
+
     def rejoin(self, member: str, owned: Iterable[int] | None = None, **fields: Any) -> Asked:
         fields.setdefault("rebalance_timeout_ms", 60_000)
         return self.harness.join(
-            member, protocols={"sticky": subscription(owned)}, version=5, **fields
+            member, protocols={self.assignor: subscription(owned)}, version=5, **fields
         )
 
     def joined(self, member: str, owned: Iterable[int] | None = None, **fields: Any) -> int:
@@ -192,8 +194,17 @@ def test_a_policy_may_keep_consumer_groups_as_they_are(make_harness: Make, polic
 
 def test_an_assignor_of_the_applications_own_keeps_a_group_classic(rolled: Rolled) -> None:
     """C53, KAFKA-18134."""
+    rolled.assignor = "own"
     rolled.classic(*ALL, user_data=b"x")
     assert rolled.refused("A", 0, (), **JOIN) is NOT_FOUND
+
+
+def test_what_librdkafkas_cooperative_assignor_adds_keeps_no_group_classic(rolled: Rolled) -> None:
+    """From its second generation on there are user data in its assignments."""
+    rolled.assignor = "cooperative-sticky"
+    rolled.classic(*ALL, user_data=b"x")
+    rolled.join("A")
+    assert rolled.harness.group().is_consumer
 
 
 def test_a_classic_group_of_another_kind_stays(rolled: Rolled) -> None:
