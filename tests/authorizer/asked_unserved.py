@@ -32,15 +32,4 @@ UNSERVED: Final = (
     RawAsked("expire a token", 40, 2, _text("hmac") + struct.pack(">q", -1) + _NONE),
     RawAsked("describe tokens", 41, 3, _NONE + _NONE),
     RawAsked("envelope", 58, 0, _text("request") + _NONE + _text("host") + _NONE),
-    RawAsked(
-        "heartbeat of KIP-848",
-        *(68, 0),
-        _text("g")
-        + _text("m")
-        + struct.pack(">i", 0)
-        + _NONE * 2
-        + struct.pack(">i", 1000)
-        + _NONE * 4,
-    ),
-    RawAsked("describe groups of KIP-848", 69, 0, b"\x02" + _text("g") + b"\0" + _NONE),
 )

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from .compared_answers import CLOSED, codes_shown
 
+CONSUMER_GROUPS: Final = frozenset({"consumer group heartbeat", "describe consumer groups"})
 CONTROL_PLANE: Final = frozenset(
     {"leader and isr", "stop replica", "update metadata", "controlled shutdown"}
 )
@@ -92,6 +93,10 @@ def _is_not_served(cell: Cell) -> bool:
     return not cell.is_served and cell.ours == CLOSED and cell.question not in CONTROL_PLANE
 
 
+def _is_consumer_group(cell: Cell) -> bool:
+    return cell.kafka == CLOSED and cell.question in CONSUMER_GROUPS
+
+
 NODE: Final = "node"
 """Who has proved the cluster's secret; beside a user of Kafka with the same rights."""
 
@@ -140,9 +145,17 @@ DIFFERENCES: Final = (
         _is_logger,
     ),
     Difference(
+        "groups of the new protocol (KIP-848)",
+        "ConsumerGroupHeartbeat and ConsumerGroupDescribe: 35 in version 0, and the connection is"
+        " closed in version 1",
+        "served, with Read or Describe on the group, and Describe on the topics",
+        "Kafka has them without ZooKeeper only",
+        _is_consumer_group,
+    ),
+    Difference(
         "APIs that are not served",
-        "AlterReplicaLogDirs, AlterPartition, AllocateProducerIds, groups of KIP-848, and what"
-        " else docs/status.md names",
+        "AlterReplicaLogDirs, AlterPartition, AllocateProducerIds, and what else"
+        " docs/status.md names",
         "the connection is closed, and ApiVersions does not name them",
         "not built, or not asked by our nodes: they write to ZooKeeper what Kafka's ask for",
         _is_not_served,
