@@ -230,7 +230,8 @@ def test_the_story_log_in_see_a_stuck_group_reset_it_with_a_preview_and_take_it_
         window.open(f"{base_of(console)}/groups?q={GROUP}&verdict=ERR")
         page.click(f"tr a:text-is('{GROUP}')")
         page.wait_for_selector("h1 .verdict.err")
-        assert "stays at one offset" in window.text()
+        said = window.text()  # the second once its only commit is long ago
+        assert "stays at one offset" in said or "commits no longer" in said
         picture(window, "console-group")
 
         page.click("a.button")
