@@ -73,7 +73,7 @@ def record(kind: str, group: str, index: int, number: int) -> tuple[bytes, bytes
             ),
         ),
         "no group": (group_key(group), None),
-        "odd": (b"\0\7what comes later", b"?"),
+        "odd": (b"\0\x63what comes later", b"?"),
     }[kind]
 
 
