@@ -60,7 +60,7 @@ class ConsumerGroupMachine:
         self.catalog = catalog
         self.settings_of = settings_of
         self.on_member_lost: Callable[[ConsumerGroup], None] = lambda _: None
-        """Told after a member has gone and that is written: migration.py may have work to do."""
+        """Told after a member has gone and that is written: conversion.py may have work to do."""
         self._config = config
         self._registry = registry
         self._timers = timers

@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,7 @@ from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.node import NodeProcess
 from barnabas.console.development.ports import free_ports
 from tests.deploy.test_runbooks import SETTINGS, UNDER, shown
-from tests.harness.needs import program
-from tests.harness.runbook import RunBook
+from tests.harness.runbook import OpenRunBook, following
 from tests.harness.waiting import await_process_end, eventually
 
 pytestmark = pytest.mark.nightly
@@ -38,7 +37,6 @@ FEW_COPIES = {
     "transaction.state.log.min.isr": "1",
     "controlled.shutdown.enable": "true",
 }
-Open = Callable[..., RunBook]
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +50,10 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def followed(cluster: Cluster, tmp_path: Path) -> Iterator[Open]:
+def followed(cluster: Cluster, tmp_path: Path) -> Iterator[OpenRunBook]:
     """Opens a book; at the end each of its commands must have been run, and all be in sync."""
-    program("curl", package="curl")
-    opened: list[RunBook] = []
-
-    def follow(name: str, **values: object) -> RunBook:
-        first = {"BARNABAS_BOOTSTRAP": cluster.bootstrap, "STATUS": cluster.nodes[2].metrics}
-        book = RunBook(name, tmp_path, **{**first, **values})
-        opened.append(book)
-        return book
-
-    yield follow
-    assert [book.missed() for book in opened] == [[] for _ in opened]
+    with following(cluster, cluster.nodes[2], tmp_path) as follow:
+        yield follow
     eventually(lambda: not listed(cluster, *UNDER), what="all are in sync again")
 
 
@@ -78,7 +67,7 @@ def begin(node: NodeProcess) -> None:
     node.wait_ready()
 
 
-def test_a_node_is_upgraded(cluster: Cluster, followed: Open) -> None:
+def test_a_node_is_upgraded(cluster: Cluster, followed: OpenRunBook) -> None:
     node = cluster.nodes[2]
     book = followed("rolling-upgrade", NODE=3, PID=node.pid)
     book.run("Check")
@@ -88,7 +77,7 @@ def test_a_node_is_upgraded(cluster: Cluster, followed: Open) -> None:
     book.run("Verify")
 
 
-def test_a_node_is_taken_out_and_comes_back(cluster: Cluster, followed: Open) -> None:
+def test_a_node_is_taken_out_and_comes_back(cluster: Cluster, followed: OpenRunBook) -> None:
     node = cluster.nodes[2]
     book = followed("replace-a-node", NODE=3, PID=node.pid)
     assert "orders" in book.run("Check")
@@ -99,7 +88,9 @@ def test_a_node_is_taken_out_and_comes_back(cluster: Cluster, followed: Open) ->
     book.run("Undo")
 
 
-def test_a_node_is_added_and_taken_back(cluster: Cluster, followed: Open, tmp_path: Path) -> None:
+def test_a_node_is_added_and_taken_back(
+    cluster: Cluster, followed: OpenRunBook, tmp_path: Path
+) -> None:
     port, metrics = free_ports(2)
     text = cluster.nodes[0].properties.read_text()
     for name, value in (
@@ -126,7 +117,7 @@ def test_a_node_is_added_and_taken_back(cluster: Cluster, followed: Open, tmp_pa
         raise
 
 
-def test_partitions_without_a_leader(cluster: Cluster, followed: Open) -> None:
+def test_partitions_without_a_leader(cluster: Cluster, followed: OpenRunBook) -> None:
     cluster.create_topic("fragile")
     ((first,),) = [listed(cluster, "partitions", "list", "fragile")]
     leader, (follower,) = first["leader"], set(first["replicas"]) - {first["leader"]}
@@ -157,7 +148,7 @@ def first_of(node: NodeProcess, topic: str) -> Any:
     return json.loads(done.stdout)[0]
 
 
-def test_zookeeper_is_lost_and_comes_back(cluster: Cluster, followed: Open) -> None:
+def test_zookeeper_is_lost_and_comes_back(cluster: Cluster, followed: OpenRunBook) -> None:
     pid = cluster.zookeeper_pid
     assert pid is not None
     book = followed("lost-zookeeper", ZOOKEEPER=cluster.zookeeper)
@@ -169,7 +160,7 @@ def test_zookeeper_is_lost_and_comes_back(cluster: Cluster, followed: Open) -> N
     book.run("Verify")
 
 
-def test_offsets_are_moved_out_of_zookeeper(cluster: Cluster, followed: Open) -> None:
+def test_offsets_are_moved_out_of_zookeeper(cluster: Cluster, followed: OpenRunBook) -> None:
     zookeeper = KazooClient(cluster.zookeeper)
     zookeeper.start()
     zookeeper.create("/consumers/classic/offsets/orders/0", b"5", makepath=True)

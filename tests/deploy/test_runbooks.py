@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +21,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from barnabas.client import SyncProducer
 from barnabas.console.development.cluster import Cluster
 from tests.harness.coordinators import coordinator
-from tests.harness.needs import program
 from tests.harness.raw_calls import commit_offsets
 from tests.harness.raw_connection import RawConnection
-from tests.harness.runbook import BOOKS, SECTIONS, RunBook
+from tests.harness.runbook import BOOKS, SECTIONS, OpenRunBook, following
 from tests.harness.waiting import eventually
 
 SETTINGS = {
@@ -36,7 +35,6 @@ SETTINGS = {
 }
 ADMIN: Final[Any] = confluent_kafka.admin
 UNDER: Final = ("partitions", "list", "--under-replicated")
-Open = Callable[..., RunBook]
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in BOOKS.glob("*.md")))
@@ -60,19 +58,10 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def followed(cluster: Cluster, tmp_path: Path) -> Iterator[Open]:
+def followed(cluster: Cluster, tmp_path: Path) -> Iterator[OpenRunBook]:
     """Opens books; at the end each of their commands must have been run."""
-    program("curl", package="curl")
-    opened: list[RunBook] = []
-
-    def follow(name: str, **values: object) -> RunBook:
-        first = {"BARNABAS_BOOTSTRAP": cluster.bootstrap, "STATUS": cluster.nodes[0].metrics}
-        book = RunBook(name, tmp_path, **{**first, **values})
-        opened.append(book)
-        return book
-
-    yield follow
-    assert [book.missed() for book in opened] == [[] for _ in opened]
+    with following(cluster, cluster.nodes[0], tmp_path) as follow:
+        yield follow
 
 
 def committed(cluster: Cluster, group: str, offsets: dict[int, int]) -> str:
@@ -90,7 +79,7 @@ def offsets(cluster: Cluster, group: str) -> dict[int, int]:
     return {one.partition: one.offset for one in found.result(60).topic_partitions}
 
 
-def test_a_late_group(cluster: Cluster, followed: Open) -> None:
+def test_a_late_group(cluster: Cluster, followed: OpenRunBook) -> None:
     group = committed(cluster, "late", {0: 5, 1: 5})
     book = followed("late-group", GROUP=group, TOPIC="orders")
     assert "late" in book.run("Check")
@@ -102,7 +91,7 @@ def test_a_late_group(cluster: Cluster, followed: Open) -> None:
 
 
 @pytest.mark.nightly
-def test_a_poisoned_group(cluster: Cluster, followed: Open) -> None:
+def test_a_poisoned_group(cluster: Cluster, followed: OpenRunBook) -> None:
     group = committed(cluster, "poisoned", {0: 7, 1: 3})
     book = followed("poisoned-group", GROUP=group, TOPIC="orders", PARTITION=0, OFFSET=7)
     assert "tea 14" in book.run("Check")
@@ -115,7 +104,7 @@ def test_a_poisoned_group(cluster: Cluster, followed: Open) -> None:
 
 @pytest.mark.nightly
 def test_a_wrong_reset(
-    cluster: Cluster, followed: Open, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, followed: OpenRunBook, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     directory = tmp_path_factory.mktemp("wrong")
     group = committed(cluster, "reset", {0: 9, 1: 9})
@@ -137,7 +126,7 @@ def coordinating(cluster: Cluster, group: str) -> int:
     return next(node.id for node in cluster.nodes if node.port == port)
 
 
-def test_a_hot_coordinator(cluster: Cluster, followed: Open) -> None:
+def test_a_hot_coordinator(cluster: Cluster, followed: OpenRunBook) -> None:
     group = committed(cluster, "hot", {0: 1})
     before = coordinating(cluster, group)
     book = followed("hot-coordinator", GROUP=group, NODE=before % 3 + 1)
@@ -150,7 +139,7 @@ def test_a_hot_coordinator(cluster: Cluster, followed: Open) -> None:
 
 
 @pytest.mark.nightly
-def test_offsets_that_are_not_loaded(cluster: Cluster, followed: Open) -> None:
+def test_offsets_that_are_not_loaded(cluster: Cluster, followed: OpenRunBook) -> None:
     committed(cluster, "unloaded", {0: 1})
     node = cluster.nodes[0]
     place = next(iter((node.directory / "data").glob("__consumer_offsets-*")))
@@ -164,7 +153,7 @@ def test_offsets_that_are_not_loaded(cluster: Cluster, followed: Open) -> None:
         book.run(section)
 
 
-def test_a_full_disk(cluster: Cluster, followed: Open) -> None:
+def test_a_full_disk(cluster: Cluster, followed: OpenRunBook) -> None:
     book = followed("disk-full", TOPIC="orders")
     assert "barnabas_log_directory_free_bytes" in book.run("Check")
     book.run("Do")
@@ -174,7 +163,7 @@ def test_a_full_disk(cluster: Cluster, followed: Open) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["audit-lost", "survey-old", "flapping-controller"])
-def test_a_book_that_only_looks(name: str, cluster: Cluster, followed: Open) -> None:
+def test_a_book_that_only_looks(name: str, cluster: Cluster, followed: OpenRunBook) -> None:
     committed(cluster, "looked-at", {0: 1})
     url = f"http://{cluster.nodes[0].metrics}"
     book = followed(name)
@@ -189,7 +178,7 @@ def _is_surveyed(url: str) -> bool:
 
 
 @pytest.mark.nightly
-def test_a_node_that_is_down(cluster: Cluster, followed: Open) -> None:
+def test_a_node_that_is_down(cluster: Cluster, followed: OpenRunBook) -> None:
     node = cluster.nodes[2]
     node.kill()
     living = ",".join(one.address for one in cluster.nodes[:2])

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
+
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.node import NodeProcess
+
+from .needs import program
 
 BOOKS: Final = Path(__file__).parents[2] / "docs" / "runbooks"
 SECTIONS: Final = ("Sign", "Check", "Do", "Verify", "Undo")
@@ -64,3 +70,25 @@ class RunBook:
             for number in range(len(blocks))
         }
         return sorted(every - self._run)
+
+
+OpenRunBook: TypeAlias = Callable[..., RunBook]
+
+
+@contextlib.contextmanager
+def following(cluster: Cluster, asked: NodeProcess, directory: Path) -> Iterator[OpenRunBook]:
+    """Opens books about a cluster; at the end each of their commands must have been run.
+
+    ``asked`` is the node whose status the commands look at.
+    """
+    program("curl", package="curl")
+    opened: list[RunBook] = []
+
+    def follow(name: str, **values: object) -> RunBook:
+        first = {"BARNABAS_BOOTSTRAP": cluster.bootstrap, "STATUS": asked.metrics}
+        book = RunBook(name, directory, **{**first, **values})
+        opened.append(book)
+        return book
+
+    yield follow
+    assert [book.missed() for book in opened] == [[] for _ in opened]
