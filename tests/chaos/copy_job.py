@@ -12,6 +12,7 @@ import faulthandler
 import json
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -80,8 +81,9 @@ class LibrdkafkaJob:
 
     def run(self, stopping: Stopping) -> None:
         """Copy until told to stop; raises KafkaException when the producer is of no more use."""
+        asked = time.monotonic()
         retried(lambda: self._producer.init_transactions(CALL_S))
-        self._journal = Journal(self._task)
+        self._journal = Journal(self._task, asked)
         self._consumer.subscribe([self._task.source], on_assign=self._assigned)
         while not stopping.is_set:
             messages = self._consumer.consume(self._task.batch, POLL_S)
@@ -173,8 +175,9 @@ class OwnJob(RebalanceListener):
 
     async def run(self, stopping: Stopping) -> None:
         """Copy until told to stop; raises KafkaError when the producer is of no use any more."""
+        asked = time.monotonic()
         async with self._producer, self._consumer:
-            self._journal = Journal(self._task)
+            self._journal = Journal(self._task, asked)
             while not stopping.is_set:
                 batch = await self._consumer.next_batch(self._task.batch, timeout_s=POLL_S)
                 if batch is not None:
@@ -244,6 +247,7 @@ class AiokafkaJob:
     async def run(self, stopping: Stopping) -> None:
         """Copy until told to stop; raises AiokafkaError at the first trouble."""
         task = self._task
+        asked = time.monotonic()
         async with (
             AIOKafkaProducer(
                 bootstrap_servers=task.bootstrap,
@@ -257,7 +261,7 @@ class AiokafkaJob:
                 isolation_level="read_committed",
             ) as consumer,
         ):
-            journal = Journal(task)
+            journal = Journal(task, asked)
             consumer.assign(self._partitions)
             told = await self._begin(consumer)
             while not stopping.is_set:

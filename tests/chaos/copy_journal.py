@@ -61,17 +61,14 @@ class CopyTask:
 
 
 class Journal:
-    """Written by one job."""
+    """Written by one job, from when its producer was told that it may begin."""
 
-    def __init__(self, task: CopyTask) -> None:
+    def __init__(self, task: CopyTask, asked: float) -> None:
+        """``asked`` is when the producer asked whether it may begin, by the monotonic clock."""
         self._task = task
         self._file = Path(task.journal).open("a", encoding="utf-8")  # noqa: SIM115 - as long as we live
         self._number = 0
-        self.initialised()
-
-    def initialised(self) -> None:
-        """The producer was told that it may begin."""
-        self._write(kind="init", producer=self._task.producer, instance=self._task.instance)
+        self._write(kind="init", producer=task.producer, instance=task.instance, asked=asked)
 
     def begin(
         self, rows: Sequence[tuple[int, Row]], positions: Mapping[int, int]
@@ -144,6 +141,7 @@ def _begun(line: Mapping[str, Any], init: Mapping[str, Any], source: str) -> Tra
         name=line["name"],
         producer=init["producer"],
         instance=init["instance"],
+        asked=init["asked"],
         initialised=init["at"],
         ending=line["at"],
         outcome=Outcome.UNKNOWN,

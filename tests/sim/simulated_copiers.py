@@ -21,6 +21,7 @@ from barnabas.protocol.messages import (
     add_offsets_to_txn,
     end_txn,
     fetch,
+    init_producer_id,
     offset_fetch,
     txn_offset_commit,
 )
@@ -110,6 +111,7 @@ class Copier(TransactionalClient):
         """It will freeze when it is about to ask for the end of a transaction."""
         self._source = source
         self._instance = instance
+        self._asked = 0.0
         self._initialised = 0.0
         self._going = asyncio.Event()
         self._going.set()
@@ -143,6 +145,8 @@ class Copier(TransactionalClient):
             await self._going.wait()
             self._note_end(request)
         await self._going.wait()
+        if isinstance(request, init_producer_id.InitProducerIdRequest):
+            self._asked = self._cluster.loop.time()
         answer = await super()._ask(node, request, version)
         await self._going.wait()
         return answer
@@ -180,6 +184,7 @@ class Copier(TransactionalClient):
                 name=f"{self._id}.{self._instance}.{number}",
                 producer=self._id,
                 instance=self._instance,
+                asked=self._asked,
                 initialised=self._initialised,
                 ending=self._cluster.loop.time(),
                 outcome=Outcome.ABORTED,

@@ -246,11 +246,6 @@ def simulate(seed: int) -> History:
     return history
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=False,
-    reason="a commit beside a successor, once in some ten seeds: docs/status.md, not explained yet",
-)
 @pytest.mark.parametrize("seed", seeds(SEEDS, range(4, 1000)))
 def test_each_record_is_copied_once_and_committed_offsets_are_what_was_copied(seed: int) -> None:
     """Checks T3.1, T3.2 and T3.10, with offsets committed in the transactions."""

@@ -246,13 +246,17 @@ def _stuck(known: _Known) -> Iterator[Anomaly]:
 
 
 def _unfenced(known: _Known) -> Iterator[Anomaly]:
-    """A producer committed, having asked for it when another one with its id had begun."""
-    began: dict[str, dict[int, float]] = defaultdict(dict)
+    """A producer committed, having asked for it when another one with its id had fenced it.
+
+    Of two that asked at the same time, either may have the later epoch; who had begun when the
+    other one asked has the earlier one.
+    """
+    instances: dict[str, dict[int, Transaction]] = defaultdict(dict)
     for one in known.transactions.values():
-        began[one.producer][one.instance] = one.initialised
+        instances[one.producer][one.instance] = one
     for one in known.committed:
-        for instance, moment in began[one.producer].items():
-            if instance > one.instance and one.ending > moment:
+        for instance, other in instances[one.producer].items():
+            if one.initialised < other.asked and other.initialised < one.ending:
                 text = f"instance {one.instance} committed {one.name} beside instance {instance}"
                 yield Anomaly(Kind.UNFENCED, f"{one.producer}: {text}")
 

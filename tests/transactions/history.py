@@ -56,7 +56,12 @@ class Transaction:
     producer: str
     """The transactional id."""
     instance: int
-    """Counts the producers with this id: each fences those before it."""
+    """Counts the producers with this id in the order of their starts.
+
+    Not that of their epochs: one that was frozen while it began may ask again behind a later one.
+    """
+    asked: float
+    """When this instance asked for its epoch, which fences whoever had begun; or earlier."""
     initialised: float
     """When this instance was told that it may begin."""
     ending: float

@@ -62,16 +62,17 @@ class Job:
             self._open = None
 
     def _run(self, instance: int) -> Steps:
+        asked = float(self._world.now)
         epoch = yield from _until(lambda: self._world.cluster.init(self.producer))
-        initialised = float(self._world.now)
+        began = asked, float(self._world.now)
         try:
             while True:
                 yield
-                yield from self._transaction(epoch, instance, initialised)
+                yield from self._transaction(epoch, instance, *began)
         except Refused:
             self.finish(Outcome.ABORTED)
 
-    def _transaction(self, epoch: int, instance: int, initialised: float) -> Steps:
+    def _transaction(self, epoch: int, instance: int, asked: float, initialised: float) -> Steps:
         world, cluster = self._world, self._world.cluster
         positions: dict[Partition, int] = {}
         generations = dict(self.wanted)
@@ -85,6 +86,7 @@ class Job:
             name=f"{self.member}.{self._number}",
             producer=self.producer,
             instance=instance,
+            asked=asked,
             initialised=initialised,
             ending=0.0,
             outcome=Outcome.UNKNOWN,

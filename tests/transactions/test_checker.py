@@ -47,6 +47,7 @@ def transaction(
         name=name,
         producer=name[0],
         instance=instance,
+        asked=float(instance),
         initialised=float(instance),
         ending=ending,
         outcome=outcome,
@@ -211,10 +212,23 @@ def test_a_transaction_that_is_open_at_the_end_is_stuck() -> None:
 
 def test_a_producer_that_commits_beside_its_successor_is_unfenced() -> None:
     late = replace(FIRST, ending=1.5)
-    successor = replace(SECOND, producer=late.producer, instance=1, initialised=1.2, ending=2.0)
+    successor = replace(
+        SECOND, producer=late.producer, instance=1, asked=1.1, initialised=1.2, ending=2.0
+    )
     assert kinds(told(late, successor)) == {Kind.UNFENCED}
     in_time = replace(late, ending=1.1)
     assert check(told(in_time, successor)) == []
+
+
+def test_who_was_frozen_while_it_began_may_fence_one_that_started_later() -> None:
+    """Its InitProducerId was sent again behind the other one's, and got the later epoch."""
+    later = replace(FIRST, instance=2, asked=0.5, initialised=0.6, ending=0.9)
+    woken = replace(
+        SECOND, producer=later.producer, instance=1, asked=0.1, initialised=1.0, ending=2.0
+    )
+    assert check(told(later, woken)) == []
+    late = replace(later, ending=1.5)
+    assert check(told(late, woken)) == [], "who of the two has the later epoch nobody knows"
 
 
 def test_aborted_rows_that_a_reader_was_shown_are_g1a() -> None:
@@ -312,7 +326,8 @@ def test_two_transactions_that_read_of_each_other_are_g1c() -> None:
     """Each copied what the other had not committed yet."""
     back, there = ("in", 0), ("out", 0)
     one = Transaction(
-        name="a", producer="a", instance=0, initialised=0, ending=1, outcome=Outcome.COMMITTED,
+        name="a", producer="a", instance=0, asked=0, initialised=0, ending=1,
+        outcome=Outcome.COMMITTED,
         copies=[Copied(there, Row(0, "y", "b"), back)], offsets={there: 1},
     )  # fmt: skip
     two = replace(
