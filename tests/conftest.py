@@ -10,14 +10,17 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.harness import tool_users
 from tests.harness.skip_report import (
     pytest_runtest_setup,
     pytest_terminal_summary,
     skip_call_without_java,
     skip_setup_without_java,
 )
+from tests.harness.tool_users import pytest_addoption
 
 __all__ = [
+    "pytest_addoption",
     "pytest_runtest_setup",
     "pytest_terminal_summary",
     "skip_call_without_java",
@@ -48,17 +51,22 @@ settings.load_profile("unhurried")
 """How long an example takes says more about the machine than about us."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C end what tests start, also in a run that was begun in the background.
 
     A shell without job control has such a run ignore SIGINT, and every child inherits that.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    tool_users.register(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The same order in every worker."""
+    tool_users.select(config, items)
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.add_marker(pytest.mark.timeout(0))
     if _is_shared(config):
         items.sort(key=lambda item: _rank(item.nodeid))
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 def listed(name: str) -> list[str]:
     """The entries of a list of tests, without its comments."""
     lines = (ROOT / "tests" / name).read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+    return [line.removeprefix("*") for line in lines if line and not line.startswith("#")]
 
 
 QUICK = listed("quick.txt")

@@ -27,13 +27,28 @@ LIBS_VARIABLE: Final = "BARNABAS_KAFKA_LIBS"
 SLF4J: Final = ("org.slf4j", "slf4j-nop", "1.7.36")
 
 
+_asked = 0
+
+
+def asked() -> int:
+    """How often this process has asked for something so far."""
+    return _asked
+
+
+def _note_asked() -> None:
+    global _asked
+    _asked += 1
+
+
 def skip_without(what: str, remedy: str) -> NoReturn:
     """Skip the test for want of ``what``; ``remedy`` is what somebody can do about it."""
+    _note_asked()
     pytest.skip(f"{what}{REMEDY}{remedy}")
 
 
 def program(*names: str, package: str) -> str:
     """The path of the first of these programs there is; skips without any."""
+    _note_asked()
     for name in names:
         if found := shutil.which(name):
             return found
@@ -68,6 +83,7 @@ def obtained(what: str, get: Callable[[], Path], *, remedy: str = MAVEN) -> Path
     One failure counts for the whole run, all its workers included: a repository that cannot be
     reached takes a minute to say so.
     """
+    _note_asked()
     found = _outcome(what, get)
     if isinstance(found, str):
         skip_without(f"no {what} ({found})", remedy)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -109,13 +109,13 @@ def await_shares(members: list[Member], *sizes: int) -> None:
         raise AssertionError(f"{late}: {[sorted(member.owned) for member in members]}") from late
 
 
-def await_values(members: list[Member], count: int) -> None:
-    """Until so many different records were read."""
+def await_values(members: list[Member], count: int, closed: Sequence[Member] = ()) -> None:
+    """Until so many different records were read, with those that closed members had read."""
 
     def is_read() -> bool:
         for member in members:
             member.poll()
-        return len({value for member in members for value in member.values}) >= count
+        return len({value for member in [*members, *closed] for value in member.values}) >= count
 
     eventually(is_read, within_s=WAIT_S, what=f"{count} records")
 
@@ -191,7 +191,7 @@ def test_an_application_is_rolled_to_the_new_protocol_and_back(
     first.close()
     await_shares([old[1], again], 3, 3)
     members = [*old, first, again]
-    await_values([old[1], again], 1)
+    await_values([old[1], again], 600, closed=[old[0], first])
     for member in (old[1], again):
         member.commit()
         member.close()
