@@ -32,7 +32,7 @@ USER barnabas
 WORKDIR /var/lib/kafka
 VOLUME ["/var/lib/kafka/data", "/var/lib/zookeeper"]
 EXPOSE 9092 29092 29093 2181
-HEALTHCHECK --interval=2s --timeout=10s --start-period=60s --retries=10 CMD ["python3", "-m", "barnabas.console.container", "healthy"]
+HEALTHCHECK --interval=2s --timeout=10s --start-period=60s --retries=10 CMD ["python3", "-m", "barnabas.console.health_probe"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["python3", "-m", "barnabas.console.container"]
 CMD ["broker"]

@@ -6,8 +6,6 @@ their start what to advertise. Source: docs/spec/pipeline.md §6.2 and §6.3.
 
 from __future__ import annotations
 
-import http
-import http.client
 import os
 import signal
 import sys
@@ -27,6 +25,7 @@ from barnabas.console.development.readiness_probe import Address, is_complete
 from barnabas.protocol.settings import ConfigError
 
 from .__main__ import main as barnabas
+from .health_probe import READYZ, SRVR, Probe, problem, remember
 
 MOUNTED_SETTINGS: Final = Path("/mnt/shared/config/server.properties")
 """Where Kafka's own image looks for a settings file, too."""
@@ -38,8 +37,6 @@ For starters that learn the published port only from the running container, as t
 _NODES: Final = ("broker", "coordinator")
 _LOOPBACK: Final = "127.0.0.1"
 _POLL_S: Final = 0.05
-_ANSWER_S: Final = 5.0
-_REASONS_BYTES_MAX: Final = 4096
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -60,14 +57,16 @@ def health_problem(environment: Mapping[str, str]) -> str | None:
     """Why the part that ``environment`` describes does not serve; None when it does.
 
     A node serves when its ``/readyz`` says so, or, without ``metrics.listener``, when its clients'
-    listener names a controller; ZooKeeper, when it has a mode.
+    listener names a controller; ZooKeeper, when it has a mode. What is asked in clear is remembered
+    for the next check.
     """
     if not _is_node(environment):
         return _zookeeper_problem(zookeeper_options(environment))
     try:
         config = load(_settings(environment), variables(environment))
         if config.metrics.address is not None:
-            return readiness_problem(*config.metrics.address)
+            host, port = config.metrics.address
+            return _remembered(Probe(READYZ, _dialled(host), port))
         host, port = client_address(config)
     except (ConfigError, Failure) as error:
         return str(error)
@@ -76,23 +75,23 @@ def health_problem(environment: Mapping[str, str]) -> str | None:
 
 def _zookeeper_problem(options: Mapping[str, str]) -> str | None:
     port, keystore = int(options.get("port", DEFAULT_PORT)), options.get("keystore")
-    tls = None if keystore is None else probe_context(Path(keystore))
-    answer = four_letter_word(port, b"srvr", tls=tls)
+    if keystore is None:
+        return _remembered(Probe(SRVR, _LOOPBACK, port))
+    answer = four_letter_word(port, b"srvr", tls=probe_context(Path(keystore)))
     return None if "Mode:" in answer else f"no ZooKeeper on {port}"
+
+
+def _remembered(probe: Probe) -> str | None:
+    """What speaks against it; the next check begins with what nothing speaks against."""
+    found = problem(probe)
+    if found is None:
+        remember(probe)
+    return found
 
 
 def readiness_problem(host: str, port: int) -> str | None:
     """What the node's metrics listener says against it; None when it is ready."""
-    connection = http.client.HTTPConnection(_dialled(host), port, timeout=_ANSWER_S)
-    try:
-        connection.request("GET", "/readyz")
-        answer = connection.getresponse()
-        told = answer.read(_REASONS_BYTES_MAX).decode(errors="replace").strip()
-    except (OSError, http.client.HTTPException) as error:
-        return f"{host}:{port}/readyz does not answer: {error}"
-    finally:
-        connection.close()
-    return None if answer.status == http.HTTPStatus.OK else told.replace("\n", "; ")
+    return problem(Probe(READYZ, _dialled(host), port))
 
 
 def client_address(config: NodeConfig) -> Address:
