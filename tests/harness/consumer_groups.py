@@ -35,12 +35,18 @@ class MemberThread:
         self._thread.start()
 
     def ask_to_commit(self) -> None:
-        """Let it commit what it has read; returns at once."""
+        """Let it commit what it has read; returns at once. Asked again it commits again."""
+        self._has_committed.clear()
         self._must_commit.set()
 
     def wait_committed(self) -> None:
         """Return when it has committed."""
         assert self._has_committed.wait(WAIT_S), "a member does not commit"
+
+    @property
+    def has_committed(self) -> bool:
+        """Since it was asked last."""
+        return self._has_committed.is_set()
 
     def ask_to_leave(self) -> None:
         """Let it leave the group; returns at once."""
@@ -70,7 +76,8 @@ class MemberThread:
                 has_read = True
                 self._received.put(record)
             self.assigned = member.assigned()
-            if self._must_commit.is_set() and not self._has_committed.is_set():
+            if self._must_commit.is_set():
+                self._must_commit.clear()
                 if has_read:
                     member.commit()
                 self._has_committed.set()
@@ -107,7 +114,8 @@ class ConsumerGroup:
         trace: TracebackType | None,
     ) -> None:
         for member in self._members:
-            member.ask_to_commit()
+            if not member.has_committed:
+                member.ask_to_commit()
         for member in self._members:
             member.wait_committed()  # all before any leaves, which would disturb the others
         for member in self._members:
@@ -129,7 +137,7 @@ class ConsumerGroup:
         eventually(is_shared, within_s=WAIT_S, what="every partition has one owner")
 
     def commit(self) -> None:
-        """Return when every member has committed what it has read; once."""
+        """Return when every member has committed what it has read."""
         for member in self._members:
             member.ask_to_commit()
         for member in self._members:
@@ -146,6 +154,11 @@ class ConsumerGroup:
             record = self._next()
             found.setdefault((record.partition, record.offset), record)
         return list(found.values())
+
+    def forget(self) -> None:
+        """Count nothing that was read up to now among what is read from now on."""
+        while not self._received.empty():
+            self._received.get_nowait()
 
     def _next(self) -> Received:
         try:

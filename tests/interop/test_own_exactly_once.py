@@ -67,9 +67,9 @@ class Copying:
                 ]
             )
 
-    async def fill(self, count: int) -> None:
+    async def fill(self, count: int, start: int = 0) -> None:
         async with Producer(self.bootstrap) as plain:
-            for number in range(count):
+            for number in range(start, start + count):
                 plain.send_soon(self.source, str(number), partition=number % PARTITIONS)
             await plain.flush()
 
@@ -183,6 +183,8 @@ class LibrdkafkaMember(threading.Thread):
         super().__init__(name="copies with librdkafka", daemon=True)
         self._job = job
         self._ends = threading.Event()
+        self._is_assigned = threading.Event()
+        self._has_copied = threading.Event()
         self.copied = 0
         self.failure: BaseException | None = None
 
@@ -191,6 +193,14 @@ class LibrdkafkaMember(threading.Thread):
             self._copy()
         except BaseException as error:  # noqa: BLE001 - told to the test
             self.failure = error
+
+    def wait_assigned(self) -> None:
+        """Return when it was given partitions."""
+        assert self._is_assigned.wait(WAIT_S), self.failure
+
+    def wait_copied(self) -> None:
+        """Return when it has committed a copy."""
+        assert self._has_copied.wait(WAIT_S), self.failure
 
     def end(self) -> None:
         self._ends.set()
@@ -216,7 +226,7 @@ class LibrdkafkaMember(threading.Thread):
             {**servers, "transactional.id": f"{self._job.group}-theirs"}
         )
         producer.init_transactions(WAIT_S)
-        consumer.subscribe([self._job.source])
+        consumer.subscribe([self._job.source], on_assign=self._assigned)
         try:
             while not self._ends.is_set():
                 messages = consumer.consume(25, 0.2)
@@ -224,6 +234,10 @@ class LibrdkafkaMember(threading.Thread):
                     self._commit(consumer, producer, messages)
         finally:
             consumer.close()
+
+    def _assigned(self, consumer: Any, places: list[Any]) -> None:
+        if places:
+            self._is_assigned.set()
 
     def _commit(self, consumer: Any, producer: Any, messages: list[Any]) -> None:
         producer.begin_transaction()
@@ -238,6 +252,7 @@ class LibrdkafkaMember(threading.Thread):
             )
             producer.commit_transaction(WAIT_S)
             self.copied += len(messages)
+            self._has_copied.set()
         except confluent_kafka.KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
@@ -269,13 +284,15 @@ async def test_members_that_come_go_and_fail_copy_each_record_once(job: Copying)
 
 
 async def test_our_members_and_librdkafkas_copy_together(job: Copying) -> None:
-    await job.fill(RECORDS)
+    await job.fill(RECORDS // 2)
     theirs = LibrdkafkaMember(job)
     async with job.member("ours", failures=0.1) as ours:
         await job.until(RECORDS // 8, ours)
         theirs.start()
-        await job.until(RECORDS // 2, ours)
-        theirs.end()
+        await asyncio.to_thread(theirs.wait_assigned)
+        await job.fill(RECORDS // 2, RECORDS // 2)
+        await asyncio.to_thread(theirs.wait_copied)
+        await asyncio.to_thread(theirs.end)
         await job.until(RECORDS, ours)
     assert 0 < job.committed < RECORDS + theirs.copied
     await job.verify(RECORDS)
