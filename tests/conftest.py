@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.harness import tool_users
+from tests.harness import nightly_list, tool_users
 from tests.harness.skip_report import (
     pytest_runtest_setup,
     pytest_terminal_summary,
@@ -61,8 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
     tool_users.register(config)
 
 
+@pytest.hookimpl(tryfirst=True)  # before markers decide what is left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The same order in every worker."""
+    nightly_list.mark(items)
     tool_users.select(config, items)
     for item in items:
         if item.get_closest_marker("nightly"):
@@ -84,10 +86,12 @@ def _rank(nodeid: str) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, since many tests wait; fewer where memory is short."""
+    """Twice as many as there are cores and one, since most tests of the first half wait for nodes
+    and clients of other kinds; fewer where memory is short.
+    """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores + 1, memory // BYTES_PER_WORKER, WORKERS_MAX))
+    return max(1, min(2 * cores + 1, memory // BYTES_PER_WORKER, WORKERS_MAX))
 
 
 @pytest.hookimpl(optionalhook=True)
