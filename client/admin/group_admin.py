@@ -33,6 +33,11 @@ DEAD: Final = "Dead"
 _NO_OFFSET: Final = -1
 _NO_GENERATION: Final = -1
 _CONSUMER: Final = "consumer"
+_NO_SUCH_CONSUMER_GROUP: Final = {
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNSUPPORTED_VERSION,
+}
+"""Apache Kafka 3.9 offers ConsumerGroupDescribe with ZooKeeper too, and answers the second code."""
 _SETTLE_S: Final = 1.0
 """A commit on its way is decided within milliseconds: who asks for stable offsets waits so long."""
 _SETTLE_PAUSE_S: Final = 0.05
@@ -86,7 +91,7 @@ class GroupAdmin(LogOffsets):
         except UnsupportedVersion:  # a broker without that protocol
             return None
         found = answer.groups[0]
-        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        if found.error_code in _NO_SUCH_CONSUMER_GROUP:
             return None
         raise_for(found.error_code, group)
         return GroupDescription(
