@@ -39,6 +39,11 @@ SLOWEST_FIRST: Final = (
     "tests/console",
     "tests/chaos",
     "tests/crash",
+    "tests/deploy",
+    "tests/examples",
+    "tests/upgrade",
+    "tests/zookeeper",
+    "tests/sim",
 )
 """So that no worker begins with a long file when the others are about to end."""
 BYTES_PER_WORKER: Final = 2 << 30

@@ -244,7 +244,8 @@ async def test_records_of_a_partition_that_was_revoked_are_not_committed_by_a_tr
         if is_sent:
             assert again == [b"1", b"2"]
         else:
-            assert again == [b"0", b"1", b"2"]
+            # What had arrived may be handed out before the partition is revoked, and is read again.
+            assert again in ([b"0", b"1", b"2"], [b"1", b"2", b"0", b"1", b"2"])
             with pytest.raises(CommitFailed):
                 await consumer.offsets_for_transaction()
             await consumer.seek_to_committed()
