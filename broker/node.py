@@ -609,6 +609,7 @@ class Node:
             else None,
             controller_seen=self._liveness.controller_seen,
             is_controller_silent=self._liveness.is_controller_silent,
+            controller_silent_in=self._liveness.controller_silent_in,
             is_registered=lambda: self._registration is None or self._registration.is_held,
             failovers=self._failovers,
         )

@@ -5,6 +5,7 @@ Source: docs/spec/reliability.md §3.1. A datagram is a MessagePack array and a 
     beacon  1, cluster, node, broker epoch, incarnation, sequence, sent, leaving, epoch, authority
     echo    2, cluster, controller, epoch, node, incarnation, sent, validity, settled
     ack     3, cluster, node, controller, epoch, incarnation, sent, final
+    bundle  4, one of the above, another one
     hash    the last 16 bytes: BLAKE2b of what stands before, keyed with the cluster's secret
 """
 
@@ -27,6 +28,11 @@ BYTES_MAX: Final = 256
 TAKES_ACKNOWLEDGEMENTS: Final = 1 << 62
 """This bit of an incarnation says that the sender knows acknowledgements; older nodes do not have
 it, and would count them as datagrams of strangers."""
+
+TAKES_BUNDLES: Final = 1 << 63
+"""This bit says that the sender reads datagrams of two messages, which no older node does."""
+_BUNDLE: Final = 4
+_BUNDLED_MIN: Final = 2
 
 
 class BadBeacon(ValueError):  # noqa: N818 - says what it is
@@ -60,6 +66,11 @@ class Beacon:
     def takes_acknowledgements(self) -> bool:
         """The sender knows what they are."""
         return bool(self.incarnation & TAKES_ACKNOWLEDGEMENTS)
+
+    @property
+    def takes_bundles(self) -> bool:
+        """The sender reads datagrams of two messages."""
+        return bool(self.incarnation & TAKES_BUNDLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +124,21 @@ class BeaconCodec:
 
     def encode(self, message: Message) -> bytes:
         """The datagram."""
-        body: bytes = msgpack.packb((message.KIND, *_FIELDS[message.KIND](message)))
-        return body + self._hash(body)
+        return self._sealed((message.KIND, *_FIELDS[message.KIND](message)))
+
+    def encode_bundle(self, messages: Sequence[Message]) -> bytes:
+        """One datagram of all of them: its receiver is woken once. See TAKES_BUNDLES."""
+        return self._sealed((_BUNDLE, *((one.KIND, *_FIELDS[one.KIND](one)) for one in messages)))
 
     def decode(self, datagram: bytes) -> Message:
-        """The message in a datagram. Raises BadBeacon, whatever the bytes are."""
+        """The message in a datagram. Raises BadBeacon, whatever the bytes are, also for bundles."""
+        messages = self.decode_all(datagram)
+        if len(messages) != 1:
+            raise BadBeacon(f"{len(messages)} messages")
+        return messages[0]
+
+    def decode_all(self, datagram: bytes) -> Sequence[Message]:
+        """The messages in a datagram, at least one. Raises BadBeacon, whatever the bytes are."""
         if not HASH_BYTES < len(datagram) <= BYTES_MAX:
             raise BadBeacon(f"{len(datagram)} bytes")
         body, proof = datagram[:-HASH_BYTES], datagram[-HASH_BYTES:]
@@ -126,10 +147,15 @@ class BeaconCodec:
                 break
         else:
             raise BadBeacon("not of a node that knows the secret of this cluster")
-        message = _message(_values(body))
-        if message.cluster_id != self._cluster_id:
-            raise BadBeacon(f"of the cluster {message.cluster_id}")
-        return message
+        messages = _messages(_values(body))
+        for message in messages:
+            if message.cluster_id != self._cluster_id:
+                raise BadBeacon(f"of the cluster {message.cluster_id}")
+        return messages
+
+    def _sealed(self, values: Sequence[Any]) -> bytes:
+        body: bytes = msgpack.packb(values)
+        return body + self._hash(body)
 
     def _hash(self, body: bytes, key: bytes | None = None) -> bytes:
         return blake2b(body, digest_size=HASH_BYTES, key=key or self._key).digest()
@@ -163,9 +189,18 @@ def _values(body: bytes) -> Sequence[Any]:
     return values
 
 
+def _messages(values: Sequence[Any]) -> Sequence[Message]:
+    if values[0] != _BUNDLE:
+        return (_message(values),)
+    parts = values[1:]
+    if len(parts) < _BUNDLED_MIN or not all(isinstance(part, tuple) and part for part in parts):
+        raise BadBeacon("a bundle of something else")
+    return [_message(part) for part in parts]
+
+
 def _message(values: Sequence[Any]) -> Message:
     kind, *found = values
-    if kind not in _SHAPES:
+    if not isinstance(kind, int) or kind not in _SHAPES:
         raise BadBeacon(f"of the unknown kind {kind!r}")
     message_class, types = _SHAPES[kind]
     if tuple(map(type, found)) != types:

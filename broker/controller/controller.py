@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -36,6 +37,8 @@ RECONCILIATION_S: Final = 10.0
 """How often a part of what is known is compared with ZooKeeper."""
 RETRY_S: Final = 1.0
 """How long a controller that failed waits before it stands again."""
+SILENCE_SLACK_S: Final = 0.002
+"""Timers of the loop are as exact as a millisecond: silence is looked for just after its time."""
 REFUSED_S: Final = 60.0
 """The same for one that ZooKeeper does not let write: others may be who they should be."""
 VACANCY_S: Final = 10.0
@@ -78,6 +81,11 @@ class Controller:
             else None,
         )
         self._failure_detector = dependencies.failure_detector
+        self._look = asyncio.Event()
+        """Something changed that :meth:`_watch_liveness` looks at."""
+        if self._failure_detector is not None:
+            self._failure_detector.on_round.append(self._look.set)
+        self._judged_at = -math.inf
         self._has_authority = False
         self.losses = 0
         """How often this node lost its authority while it was controller."""
@@ -229,7 +237,9 @@ class Controller:
             if self._term is not None and failure_detector.epoch:
                 self._report_authority(failure_detector)
                 # None waits for another: each may take long.
-                if len(checks) < CHECKS_MAX and not self._need_not_check(failure_detector):
+                if self._need_not_check(failure_detector):
+                    self._judge_at_rest(failure_detector)
+                elif len(checks) < CHECKS_MAX:
                     check = self._tasks.create_task(
                         self._make_sure(failure_detector), name="authority"
                     )
@@ -237,7 +247,31 @@ class Controller:
                     check.add_done_callback(checks.discard)
             elif self._is_candidate and self._dependencies.is_controller_silent():
                 self.campaign()
-            await asyncio.sleep(failure_detector.times.check_every)
+            await self._until_next_look(failure_detector)
+
+    def _judge_at_rest(self, failure_detector: FailureDetector) -> None:
+        """Where ZooKeeper is asked less often than once in T, voters are kept as soon as ever."""
+        now = failure_detector.clock()
+        if now - self._judged_at >= failure_detector.times.timeout:
+            self._judged_at = now
+            self._events.signal("silence", self._judge_silence)
+
+    async def _until_next_look(self, failure_detector: FailureDetector) -> None:
+        """Sleep for T/8, or as much longer as nothing can happen; a new term ends the sleep.
+
+        A controller at rest looks when a round has been sent, since it is awake then.
+        """
+        look_s = failure_detector.times.check_every
+        is_controller = self._term is not None and bool(failure_detector.epoch)
+        if not is_controller:
+            look_s = max(look_s, self._dependencies.controller_silent_in() + SILENCE_SLACK_S)
+        elif not self._need_not_check(failure_detector):
+            await asyncio.sleep(look_s)
+            return
+        self._look.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(look_s):
+                await self._look.wait()
 
     def _session_s(self) -> float:
         return self._dependencies.zookeeper.session_timeout_ms / 1000
@@ -266,6 +300,7 @@ class Controller:
         if self._term is None or failure_detector.epoch != epoch:
             return
         failure_detector.checked(sent)
+        self._judged_at = failure_detector.clock()
         self.checks.observe(failure_detector.clock() - sent)
         self._events.signal("silence", self._judge_silence)
 
@@ -370,6 +405,7 @@ class Controller:
         term.replies = _replies(term, components)
         self._term = term
         self._components = components
+        self._look.set()  # the first check is due, however long the silence would have lasted
         await components.takeover.run()
         self._last_problem = ""
         settings = self._dependencies.settings

@@ -56,6 +56,8 @@ class ControllerDependencies:
     """Told of every controller that is found, None when there is none."""
     is_controller_silent: Callable[[], bool] = lambda: False
     """The controller seen last gives no sign of life and is to be replaced."""
+    controller_silent_in: Callable[[], float] = lambda: 0.0
+    """Seconds in which it cannot become silent: it need not be asked about before."""
     is_registered: Callable[[], bool] = lambda: True
     """This node has a registration in its present session; without one it stands for nothing."""
     failovers: Failovers = field(default_factory=Failovers)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol.beacon import Beacon, Echo
@@ -19,6 +20,8 @@ from barnabas.protocol.beacon import Beacon, Echo
 from .lease import TimedLease
 
 MICROSECONDS = 1e6
+IN_STEP_INTERVALS: Final = 1.5
+"""So many intervals a node waits for the controller's next round before it sends by itself."""
 AUTHORITY_LOSS_TIMEOUTS = 4
 """So many T may a controller be without authority before others try to do better."""
 
@@ -29,6 +32,11 @@ class AuthorityClaim:
 
     epoch: int = 0
     left_us: int = 0
+
+
+def stride(times: BeaconTimes) -> int:
+    """Of so many rounds in step a node that is not controller is sent one: every T/3 or sooner."""
+    return max(1, int(times.timeout / (3 * times.interval)))
 
 
 @dataclass(slots=True)
@@ -52,6 +60,10 @@ class BeaconSender:
     _epoch: int = 0
     _heard: float = field(default=-math.inf)
     _alive: float = field(default=-math.inf)
+    _sent: float = field(default=-math.inf)
+    """When the last beacons were sent."""
+    _controller: int = -1
+    """Whose beacons said last that they are the controller's; -1 when another was elected since."""
     _has_voters: bool = False
     """The controller has its authority from voters, or will have: ZooKeeper's stalls pass by."""
 
@@ -74,7 +86,16 @@ class BeaconSender:
         return self._life
 
     def send_beacons(self, receivers: Iterable[int], authority: AuthorityClaim) -> float:
-        """Say to all others that this node lives; when that was, by ``clock``."""
+        """Say to the others that this node lives; when that was, by ``clock``.
+
+        To the controller with every round; nodes that are not controller are told every third
+        part of T only, since nobody judges by what they hear before they are elected, and every
+        node answers the first round of whoever is elected.
+        """
+        if authority.epoch or self._is_controller_missed():
+            return self._send_all(receivers, authority, is_leaving=False)
+        if (self._sequence + 1) % stride(self.times):
+            receivers = [one for one in receivers if one == self._controller]
         return self._send_all(receivers, authority, is_leaving=False)
 
     def leave(self, receivers: Iterable[int]) -> None:
@@ -103,19 +124,47 @@ class BeaconSender:
         # role; the margin makes up for clocks that drift (docs/beacons.md points 1 and 3).
         self.lease.extend(sent + min(self.times.timeout, validity) - self.times.margin)
 
-    def receive_beacon(self, beacon: Beacon) -> None:
-        """Another node lives; if it is the controller, that is not silent."""
+    def receive_beacon(self, beacon: Beacon) -> bool:
+        """Another node lives; if it is the controller, that is not silent.
+
+        True when beacons are to be sent in answer now: nodes send theirs in step with the
+        controller's rounds, so that one wake-up of a node serves both, and an echo comes back
+        right after the acknowledgement that it counts from (docs/beacons.md, "In step").
+        """
         if not beacon.controller_epoch or beacon.controller_epoch < self._epoch:
-            return
+            return False
         self._epoch = beacon.controller_epoch
+        self._controller = beacon.node_id
         self._alive = self.clock()
         self._has_voters = beacon.takes_acknowledgements
         if beacon.authority_us > 0:
             self._heard = self._alive
+        # Rounds that waited in the socket while this node was paused are answered once.
+        return self._alive - self._sent >= self.times.interval / 2
+
+    def due_in(self, *, is_controller: bool) -> float:
+        """Seconds until beacons are to be sent, if no round of the controller comes before.
+
+        A node in step leaves the controller half an interval more, so that it does not send by
+        itself just before the round that it would answer.
+        """
+        now = self.clock()
+        is_followed = self._controller >= 0 and not is_controller
+        in_step = is_followed and now - self._alive <= IN_STEP_INTERVALS * self.times.interval
+        intervals = IN_STEP_INTERVALS if in_step else 1.0
+        return max(0.0, self._sent + intervals * self.times.interval - now)
+
+    def silent_in(self) -> float:
+        """Seconds in which :meth:`is_controller_silent` cannot become true."""
+        at = self._alive + self.times.timeout
+        if not self._has_voters:
+            at = min(at, self._heard + AUTHORITY_LOSS_TIMEOUTS * self.times.timeout)
+        return max(0.0, at - self.clock())
 
     def expect_controller(self) -> None:
         """Somebody was elected just now: the silence is counted from here."""
         self._heard = self._alive = self.clock()
+        self._controller = -1
 
     def is_controller_silent(self) -> bool:
         """The controller was not heard for T, or has had no authority for PATIENCE times T.
@@ -128,11 +177,16 @@ class BeaconSender:
             return True
         return not self._has_voters and now - self._heard > AUTHORITY_LOSS_TIMEOUTS * timeout
 
+    def _is_controller_missed(self) -> bool:
+        """No round came when one should have: whoever takes over has to know who lives."""
+        return self._controller < 0 or self.clock() - self._alive > 2 * self.times.interval
+
     def _send_all(
         self, receivers: Iterable[int], authority: AuthorityClaim, *, is_leaving: bool
     ) -> float:
         self._sequence += 1
-        now_us = int(self.clock() * MICROSECONDS)
+        self._sent = self.clock()
+        now_us = int(self._sent * MICROSECONDS)
         self._first_sent = min(self._first_sent, now_us / MICROSECONDS)
         beacon = Beacon(
             cluster_id=self.cluster_id,

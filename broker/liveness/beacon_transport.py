@@ -10,7 +10,7 @@ import contextlib
 import logging
 import random
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
 import asyncio_dgram
@@ -18,7 +18,9 @@ import asyncio_dgram
 from barnabas.broker.runtime.latency import Latency
 from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol.beacon import (
+    BYTES_MAX,
     TAKES_ACKNOWLEDGEMENTS,
+    TAKES_BUNDLES,
     Acknowledgement,
     BadBeacon,
     Beacon,
@@ -78,7 +80,10 @@ class BeaconTransport:
         self._socket: asyncio_dgram.DatagramServer | None = None
         self._resolved: dict[Address, tuple[Address, float]] = {}
         self._lookups: dict[Address, asyncio.Task[None]] = {}
-        self._outgoing: list[tuple[int, bytes]] = []
+        self._outgoing: dict[int, list[Message]] = {}
+        """What is to be sent, by receiver."""
+        self._due = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
         self._encoded: tuple[Message | None, bytes] = (None, b"")
         """What was encoded last: a round's beacon is the same for all."""
         self.voter = Voter(times, clock)
@@ -93,7 +98,7 @@ class BeaconTransport:
             clock,
             lease,
             self._post,
-            lambda: TAKES_ACKNOWLEDGEMENTS | rng.getrandbits(_INCARNATION_BITS),
+            lambda: TAKES_BUNDLES | TAKES_ACKNOWLEDGEMENTS | rng.getrandbits(_INCARNATION_BITS),
         )
         self.failure_detector = FailureDetector(
             cluster_id,
@@ -131,11 +136,28 @@ class BeaconTransport:
         await self._flush()
 
     async def _beat_forever(self) -> None:
-        while True:
-            if self.is_sending:
-                self._beat()
-                await self._flush()
-            await asyncio.sleep(self._times.interval)
+        """Send by the clock, as controller or while no controller's rounds come."""
+        try:
+            while True:
+                if self.is_sending:
+                    self._beat()
+                    await self._flush()
+                self._due.clear()
+                self._set_timer()
+                await self._due.wait()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _set_timer(self) -> None:
+        """Have the next beacons sent when they are due: a round that is answered puts that off."""
+        if self._timer is not None:
+            self._timer.cancel()
+        is_controller = bool(self.failure_detector.epoch)
+        wait_s = self._times.interval
+        if self.is_sending:
+            wait_s = self.beacon_sender.due_in(is_controller=is_controller)
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._due.set)
 
     def _beat(self) -> None:
         sent = self.beacon_sender.send_beacons(
@@ -159,18 +181,25 @@ class BeaconTransport:
 
     def _take(self, datagram: bytes, sender: Address) -> None:
         try:
-            message = self._codec.decode(datagram)
+            messages = self._codec.decode_all(datagram)
         except BadBeacon as problem:
             self._refuse(sender, problem)
             return
-        if isinstance(message, Echo):
-            self.echoes.observe(self._clock() - message.sent_us / MICROSECONDS)
-            self.beacon_sender.receive_echo(message)
-        elif isinstance(message, Acknowledgement):
-            self.failure_detector.receive_acknowledgement(message)
-        elif self.failure_detector.take(message):
-            self.beacon_sender.receive_beacon(message)
-            self._vote(message)
+        for message in messages:
+            if isinstance(message, Echo):
+                self.echoes.observe(self._clock() - message.sent_us / MICROSECONDS)
+                self.beacon_sender.receive_echo(message)
+            elif isinstance(message, Acknowledgement):
+                self.failure_detector.receive_acknowledgement(message)
+            elif self.failure_detector.take(message):
+                self._take_beacon(message)
+
+    def _take_beacon(self, beacon: Beacon) -> None:
+        is_round = self.beacon_sender.receive_beacon(beacon)
+        self._vote(beacon)
+        if is_round and self.is_sending and not self.failure_detector.epoch:
+            self._beat()
+            self._set_timer()
 
     def _vote(self, beacon: Beacon) -> None:
         """Acknowledge a controller's round, if this node may."""
@@ -205,23 +234,38 @@ class BeaconTransport:
             )
 
     def _post(self, receiver: int, message: Message) -> None:
+        self._outgoing.setdefault(receiver, []).append(message)
+
+    async def _flush(self) -> None:
+        if not self._outgoing or self._socket is None:
+            self._outgoing.clear()
+            return
+        outgoing, self._outgoing = self._outgoing, {}
+        peers = self._peers()
+        for receiver, messages in outgoing.items():
+            address = self._address_of(peers.get(receiver))
+            if address is None:
+                continue
+            for datagram in self._datagrams(receiver, messages):
+                if self._socket is not None:
+                    self._forget_failures(self._socket)
+                    with contextlib.suppress(asyncio_dgram.TransportClosed, OSError):
+                        await self._socket.send(datagram, address)
+
+    def _datagrams(self, receiver: int, messages: Sequence[Message]) -> Iterable[bytes]:
+        """One for all that this node is told now, if it can read that."""
+        if len(messages) > 1 and self.failure_detector.takes_bundles(receiver):
+            bundle = self._codec.encode_bundle(messages)
+            if len(bundle) <= BYTES_MAX:
+                return (bundle,)
+        return map(self._encode_once, messages)
+
+    def _encode_once(self, message: Message) -> bytes:
         known, datagram = self._encoded
         if known is not message:
             datagram = self._codec.encode(message)
             self._encoded = (message, datagram)
-        self._outgoing.append((receiver, datagram))
-
-    async def _flush(self) -> None:
-        outgoing, self._outgoing = self._outgoing, []
-        if not outgoing or self._socket is None:
-            return
-        peers = self._peers()
-        for receiver, datagram in outgoing:
-            address = self._address_of(peers.get(receiver))
-            if address is not None and self._socket is not None:
-                self._forget_failures(self._socket)
-                with contextlib.suppress(asyncio_dgram.TransportClosed, OSError):
-                    await self._socket.send(datagram, address)
+        return datagram
 
     def _forget_failures(self, own: asyncio_dgram.DatagramServer) -> None:
         """The socket tells of a datagram it could not send instead of sending the next one.

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from barnabas.broker.settings.liveness_settings import DRIFT, BeaconTimes
+from barnabas.broker.settings.liveness_settings import DRIFT, BeaconTimes, proof_interval_s
 
 from .lease import FIRST_EPOCH
 from .voter_set import NEVER, ZOOKEEPER_ALONE, VoterSet
@@ -105,15 +105,18 @@ class ControllerAuthority:
 
     @property
     def is_backed_by_voters(self) -> bool:
-        """Voters keep this authority up, and ZooKeeper was asked within T: it need not be, now.
+        """Voters keep this authority up, and ZooKeeper was asked lately: it need not be, now.
 
+        Lately means within T, or since a voter's last proof of its session, if that is longer: a
+        stall of ZooKeeper takes authority away no sooner than the session's bound either way.
         Not while it might be needed at once: where a set falls back to ZooKeeper, while another
         set is about to take its place, when a majority was silent for a quarter of T.
         """
         if not self.is_settled or len(self._in_force) != 1 or self.voters.falls_back:
             return False
         now, timeout = self._clock(), self._times.timeout
-        return now - self.majority_sent <= timeout / 4 and now - self._checked < timeout
+        lately = max(timeout, proof_interval_s(min(self._session, self.voters.session)))
+        return now - self.majority_sent <= timeout / 4 and now - self._checked < lately
 
     def settle(self) -> bool:
         """See whether all that predecessors granted is over; it stays so."""

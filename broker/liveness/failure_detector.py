@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.broker.settings.liveness_settings import BeaconTimes
-from barnabas.protocol.beacon import Acknowledgement, Beacon, Echo
+from barnabas.protocol.beacon import TAKES_BUNDLES, Acknowledgement, Beacon, Echo
 
-from .beacon_sender import MICROSECONDS, AuthorityClaim
+from .beacon_sender import MICROSECONDS, AuthorityClaim, stride
 from .controller_authority import ControllerAuthority
 from .lease import TimedLease
 from .voter_set import ZOOKEEPER_ALONE, VoterSet
@@ -66,6 +66,8 @@ class FailureDetector:
     controller_authority: ControllerAuthority
     incarnation: Callable[[], int]
     """Of this node's beacons now."""
+    on_round: list[Callable[[], None]] = field(default_factory=list)
+    """Called when this controller has sent a round: whoever looks then costs no wake-up."""
     _heard: dict[int, LastBeacon] = field(default_factory=dict)
     _admitted: dict[int, int] = field(default_factory=dict)
     """Who is echoed, with the broker epoch it was admitted under."""
@@ -104,6 +106,8 @@ class FailureDetector:
         if self.epoch:
             self.controller_authority.round_sent(sent, vote)
             self._extend_own_lease()
+            for act in self.on_round:
+                act()
 
     def receive_acknowledgement(self, ack: Acknowledgement) -> None:
         """A voter follows this controller, or did not yet know of a later one."""
@@ -145,7 +149,7 @@ class FailureDetector:
             return False
         now, missed = self.clock(), 0
         if known is not None and beacon.incarnation == known.incarnation:
-            missed = known.missed + beacon.sequence - known.sequence - 1
+            missed = known.missed + self._missed_between(known.sequence, beacon.sequence)
         # A node that leaves gave up its lease before it said so: nobody waits T for it.
         at = -math.inf if beacon.is_leaving else now
         self._heard[beacon.node_id] = LastBeacon(
@@ -157,6 +161,11 @@ class FailureDetector:
         elif self._admitted.get(beacon.node_id) == beacon.broker_epoch:
             self._echo(beacon)
         return True
+
+    def _missed_between(self, last: int, sequence: int) -> int:
+        """Beacons that should have come between two: to a controller all, else one of a stride."""
+        step = 1 if self.epoch else stride(self.times)
+        return (sequence - 1) // step - last // step
 
     def silent(self, nodes: Mapping[int, int]) -> list[int]:
         """Of these nodes, by broker epoch, those that fell silent T ago: their leases are over.
@@ -224,6 +233,11 @@ class FailureDetector:
         return {
             node: (now - last.received, last.missed) for node, last in sorted(self._heard.items())
         }
+
+    def takes_bundles(self, node_id: int) -> bool:
+        """This node's last beacon said that it reads datagrams of two messages."""
+        heard = self._heard.get(node_id)
+        return heard is not None and bool(heard.incarnation & TAKES_BUNDLES)
 
     def was_heard_since(self, node_id: int, since: float) -> bool:
         """A beacon of this node came at ``since`` or later, by this node's clock."""

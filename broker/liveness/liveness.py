@@ -181,6 +181,16 @@ class Liveness:
             return False
         return beacons.beacon_sender.is_controller_silent()
 
+    def controller_silent_in(self) -> float:
+        """Seconds in which :meth:`is_controller_silent` cannot become true.
+
+        Where nobody is judged by beacons now, silence is counted for T from when that begins.
+        """
+        beacons = self.beacons
+        if beacons is None or not beacons.is_sending or self._controller_id is None:
+            return self._settings.times.timeout / 2
+        return beacons.beacon_sender.silent_in()
+
     async def run(self) -> None:
         """Keep the lease until cancelled."""
         async with asyncio.TaskGroup() as tasks:

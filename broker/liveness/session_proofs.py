@@ -11,9 +11,9 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable
-from typing import Final
 
 from barnabas.broker.runtime.latency import Latency
+from barnabas.broker.settings.liveness_settings import proof_interval_s
 from barnabas.client.zookeeper.interface import (
     Check,
     SessionState,
@@ -26,21 +26,6 @@ from barnabas.protocol.zookeeper import znodes
 from .voter import Voter
 
 log = logging.getLogger(__name__)
-
-PROOFS_PER_SESSION: Final = 18
-"""How often a session timeout the session is proved; a stall may last 0.9 of it, less this."""
-PROOF_INTERVAL_S_MIN: Final = 0.5
-"""But no more often, where sessions are short: each proof is a write."""
-PROOFS_PER_SESSION_MIN: Final = 6
-"""Proofs a session timeout, however short."""
-
-
-def proof_interval_s(session_s: float) -> float:
-    """From sending one proof to sending the next, while ZooKeeper answers sooner than that."""
-    return min(
-        max(session_s / PROOFS_PER_SESSION, PROOF_INTERVAL_S_MIN),
-        session_s / PROOFS_PER_SESSION_MIN,
-    )
 
 
 class ProofTimer:

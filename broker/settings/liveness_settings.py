@@ -13,6 +13,21 @@ from barnabas.protocol.settings import setting
 DRIFT: Final = 0.1
 """Share of a time taken off a lease: clocks may drift against each other by less than this."""
 
+PROOFS_PER_SESSION: Final = 18
+"""How often a session timeout the session is proved; a stall may last 0.9 of it, less this."""
+PROOF_INTERVAL_S_MIN: Final = 0.5
+"""But no more often, where sessions are short: each proof is a write."""
+PROOFS_PER_SESSION_MIN: Final = 6
+"""Proofs a session timeout, however short."""
+
+
+def proof_interval_s(session_s: float) -> float:
+    """From sending one proof to sending the next, while ZooKeeper answers sooner than that."""
+    return min(
+        max(session_s / PROOFS_PER_SESSION, PROOF_INTERVAL_S_MIN),
+        session_s / PROOFS_PER_SESSION_MIN,
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivenessSettings:

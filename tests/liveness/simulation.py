@@ -74,7 +74,7 @@ class LivenessSimulation:
 
     def _start(self, node: SimulatedNode) -> None:
         self._register(node)
-        self._repeat(node, self.times.interval, self._beat)
+        self._repeat(node, self.times.interval / 2, self._beat_if_due)
         self._repeat(node, self.times.check_every, self._check)
         self._repeat(node, 0.02, self._answer)
 
@@ -181,7 +181,9 @@ class LivenessSimulation:
         elif isinstance(message, Acknowledgement):
             node.failure_detector.receive_acknowledgement(message)
         elif node.failure_detector.take(message):
-            node.beacon_sender.receive_beacon(message)
+            is_round = node.beacon_sender.receive_beacon(message)
+            if is_round and not node.failure_detector.epoch:
+                self._beat(node)  # in step with the controller
 
     # -- ZooKeeper ----------------------------------------------------------------------------
 
@@ -248,6 +250,11 @@ class LivenessSimulation:
     def _beat(self, node: SimulatedNode) -> None:
         others = [number for number in self.nodes if number != node.id]
         node.beacon_sender.send_beacons(others, node.failure_detector.authority_claim())
+
+    def _beat_if_due(self, node: SimulatedNode) -> None:
+        is_controller = bool(node.failure_detector.epoch)
+        if node.beacon_sender.due_in(is_controller=is_controller) < self.times.interval / 4:
+            self._beat(node)
 
     def _answer(self, node: SimulatedNode) -> None:
         if node.belief.leader != node.id or not node.lease.holds():

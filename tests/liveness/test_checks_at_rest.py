@@ -19,11 +19,13 @@ from barnabas.protocol.beacon import Beacon
 VOTERS = frozenset({0, 1, 2})
 
 
-def backed_authority(voters: frozenset[int] = VOTERS) -> tuple[ControllerAuthority, list[float]]:
+def backed_authority(
+    voters: frozenset[int] = VOTERS, session_s: float = 18.0
+) -> tuple[ControllerAuthority, list[float]]:
     """One that is settled, was confirmed and acknowledged by all just now; and its clock."""
     now = [100.0]
     authority = ControllerAuthority(0, BeaconTimes(), lambda: now[0])
-    authority.begin(FIRST_EPOCH, VoterSet(voters, 18.0), 18.0)
+    authority.begin(FIRST_EPOCH, VoterSet(voters, session_s), session_s)
     authority.checked(100.0)
     authority.round_sent(100.0, vote=True)
     for voter in voters:
@@ -52,11 +54,20 @@ def test_zookeeper_is_asked_again_when_a_majority_was_silent_for_a_quarter_of_t(
     assert authority.is_backed_by_voters
 
 
-def test_zookeeper_is_asked_once_in_t_whatever_voters_say() -> None:
-    authority, now = backed_authority()
-    now[0] += 0.51
-    for voter in VOTERS:
-        authority.acknowledged(voter, now[0], is_final=True)
+@pytest.mark.parametrize(("session_s", "lately_s"), [(18.0, 1.0), (3.0, 0.5), (0.6, 0.5)])
+def test_zookeeper_is_asked_as_often_as_a_session_is_proved_whatever_voters_say(
+    session_s: float, lately_s: float
+) -> None:
+    authority, now = backed_authority(session_s=session_s)
+
+    def acknowledge_at(moment: float) -> None:
+        now[0] = moment
+        for voter in VOTERS:
+            authority.acknowledged(voter, now[0], is_final=True)
+
+    acknowledge_at(100.0 + lately_s - 0.01)
+    assert authority.is_backed_by_voters
+    acknowledge_at(100.0 + lately_s + 0.01)
     assert not authority.is_backed_by_voters
     authority.checked(now[0])
     assert authority.is_backed_by_voters

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from barnabas.broker.liveness.session_proofs import ProofTimer, SessionProofs, proof_interval_s
+from barnabas.broker.liveness.session_proofs import ProofTimer, SessionProofs
 from barnabas.broker.liveness.voter import Voter
-from barnabas.broker.settings.liveness_settings import BeaconTimes
+from barnabas.broker.settings.liveness_settings import BeaconTimes, proof_interval_s
 from barnabas.client.zookeeper.interface import SessionState
 from barnabas.protocol.zookeeper import znodes
 from tests.sim.simulated_loop import SimulatedLoop, seeded_runner

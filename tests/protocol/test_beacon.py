@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.protocol.beacon import BYTES_MAX, BadBeacon, Beacon, BeaconCodec, Echo
+from barnabas.protocol.beacon import (
+    BYTES_MAX,
+    TAKES_BUNDLES,
+    Acknowledgement,
+    BadBeacon,
+    Beacon,
+    BeaconCodec,
+    Echo,
+)
 
 CLUSTER = "Lv9hcL2-QbWMQS-CCnYD2Q"
 CODEC = BeaconCodec(CLUSTER, "secret")
@@ -47,6 +55,25 @@ def test_a_message_comes_out_as_it_went_in(message: Beacon | Echo) -> None:
     datagram = CODEC.encode(message)
     assert len(datagram) <= BYTES_MAX
     assert CODEC.decode(datagram) == message
+
+
+def test_a_bundle_comes_out_as_it_went_in() -> None:
+    most = TAKES_BUNDLES - 1
+    ack = Acknowledgement(CLUSTER, most, most, most, most, most, True)
+    messages = [ack, Beacon(CLUSTER, most, most, most, most, most, True, most, most)]
+    datagram = CODEC.encode_bundle(messages)
+    assert len(datagram) <= BYTES_MAX
+    assert list(CODEC.decode_all(datagram)) == messages
+    with pytest.raises(BadBeacon, match="2 messages"):
+        CODEC.decode(datagram)
+
+
+def test_a_bundle_of_something_else_is_refused() -> None:
+    sound = (1, CLUSTER, 1, 20, 300, 4, 5_000_000, False, 0, 0)
+    bundles = [(4,), (4, sound), (4, sound, 1), (4, sound, ()), (4, (4, sound, sound), sound)]
+    for values in [*bundles, (4, sound, (1, "other", *sound[2:])), (4, sound, ("x",)), ([],)]:
+        with pytest.raises(BadBeacon):
+            CODEC.decode_all(CODEC._sealed(values))
 
 
 @given(st.binary(max_size=300))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from barnabas.broker.liveness.session_proofs import proof_interval_s
+from barnabas.broker.settings.liveness_settings import proof_interval_s
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import find_coordinator, offset_commit, offset_fetch
 from tests.sim.cluster import Cluster, eventually, simulated_cluster
