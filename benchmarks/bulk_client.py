@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -50,7 +50,7 @@ class BulkTask:
     """``records`` of ``size`` bytes, to or from partition 0 of ``topic``; ``pid`` is watched."""
 
     do: str
-    """create, produce, fetch or delete."""
+    """create, produce, fetch or delete; produce many and read as group are of many_clients.py."""
     bootstrap: str
     pid: int
     topic: str
@@ -65,6 +65,12 @@ class BulkTask:
     """Where topics are made, if not there."""
     client: Mapping[str, str] = field(default_factory=dict)
     """More settings of producer and consumer."""
+    partitions: int = 1
+    replicas: int = 1
+    clients: int = 1
+    """How many produce, or read as members of a group, at once."""
+    pids: Sequence[int] = ()
+    """The processes to watch, where there are several nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +83,10 @@ class BulkCost:
 
 
 def create(job: BulkTask) -> None:
-    """A topic of one partition."""
+    """A topic; of one partition, unless the job says otherwise."""
     admin = AdminClient({"bootstrap.servers": job.admin or job.bootstrap})
-    for made in admin.create_topics([NewTopic(job.topic, 1, 1)]).values():
+    wanted = NewTopic(job.topic, job.partitions, job.replicas)
+    for made in admin.create_topics([wanted]).values():
         made.result(DEADLINE_S)
 
 
@@ -170,22 +177,34 @@ def _is_wrong(job: BulkTask, value: bytes | str | None) -> bool:
     return not job.is_varied and len(value or b"") != job.size
 
 
-DO = {"create": create, "produce": produce, "fetch": fetch, "delete": delete}
+DO: dict[str, Callable[[BulkTask], None]] = {
+    "create": create,
+    "produce": produce,
+    "fetch": fetch,
+    "delete": delete,
+}
 
 
 def run(job: BulkTask) -> BulkCost:
     """Do it, watching the server's CPU and the clock."""
-    cpu, wall = cpu_seconds(job.pid), time.monotonic()
+    cpu, wall = _cpu_seconds(job), time.monotonic()
     DO[job.do](job)
     return BulkCost(
         job.size * job.records * job.times,
         time.monotonic() - wall,
-        cpu_seconds(job.pid) - cpu,
+        _cpu_seconds(job) - cpu,
     )
+
+
+def _cpu_seconds(job: BulkTask) -> float:
+    return sum(map(cpu_seconds, job.pids or [job.pid]))
 
 
 def main() -> None:
     """Serve jobs until standard input ends."""
+    from benchmarks import many_clients
+
+    DO.update(many_clients.DO)
     for line in sys.stdin:
         print(json.dumps(asdict(run(BulkTask(**json.loads(line))))), flush=True)
 

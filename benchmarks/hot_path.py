@@ -121,6 +121,8 @@ class NodeParts:
     """The parts of a node that commits and fetches pass."""
 
     listener: Listener
+    dispatcher: Dispatcher
+    cache: MetadataCache
     coordinator: GroupCoordinator
 
 
@@ -208,7 +210,7 @@ async def node(
         dispatcher.register(GroupsHandler(coordinator).handlers())
         listener = Listener("CLIENT", dispatcher, Limits(NetworkSettings()))
         listener.is_serving = True
-        yield NodeParts(listener, coordinator)
+        yield NodeParts(listener, dispatcher, cache, coordinator)
         coordinator.stop()
         running.cancel()
     await logs.close()

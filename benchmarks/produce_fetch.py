@@ -76,8 +76,7 @@ class BulkClient:
 
         ``bootstrap`` and ``settings`` are of the client, where it has others than the server's.
         """
-        self._topics += 1
-        topic, records = f"bulk-{self._topics}", megabytes * 1_000_000 // size
+        topic, records = self.topic(), megabytes * 1_000_000 // size
         job = BulkTask(
             "",
             bootstrap or server.bootstrap,
@@ -89,16 +88,25 @@ class BulkClient:
             client=settings or {},
             is_varied=is_varied,
         )
-        self._order(server, job, "create")
+        self._order(server.name, job, "create")
         found = {
-            "produce": self._order(server, job, "produce"),
-            "fetch": self._order(server, job, "fetch", FETCHES),
+            "produce": self._order(server.name, job, "produce"),
+            "fetch": self._order(server.name, job, "fetch", FETCHES),
         }
-        self._order(server, job, "delete")
+        self._order(server.name, job, "delete")
         time.sleep(REST_S)
         return found
 
-    def _order(self, server: ServerProcess, job: BulkTask, do: str, times: int = 1) -> BulkCost:
+    def topic(self) -> str:
+        """A name that no other round has."""
+        self._topics += 1
+        return f"bulk-{self._topics}"
+
+    def order(self, server: str, job: BulkTask, do: str) -> BulkCost:
+        """One step of a job that another module made; raises ServerFailed."""
+        return self._order(server, job, do)
+
+    def _order(self, server: str, job: BulkTask, do: str, times: int = 1) -> BulkCost:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         order = {**asdict(job), "do": do, "times": times}
@@ -106,7 +114,7 @@ class BulkClient:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise ServerFailed(f"{server.name}: the client ended; its traceback stands above")
+            raise ServerFailed(f"{server}: the client ended; its traceback stands above")
         return BulkCost(**json.loads(answer))
 
 

@@ -17,8 +17,9 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -143,14 +144,49 @@ def _until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+class Restart(NamedTuple):
+    """One end of a node and what followed; seconds."""
+
+    how: str
+    stop: float
+    until_last_group: float
+    cpu: float
+    waited: float
+    """For a core."""
+
+
+def restarts(
+    server: ServerProcess,
+    groups: Sequence[str],
+    partitions: int,
+    rest_s: float,
+    may_start: Callable[[], bool] = lambda: True,
+) -> Iterator[Restart]:
+    """Stop a running node in order, then kill it; a start comes when ``may_start``."""
+    for how, end in (("stopped in order", server.stop), ("killed", server.kill)):
+        time.sleep(rest_s)
+        stopping = time.monotonic()
+        end()
+        stopping = time.monotonic() - stopping
+        _until(may_start)
+        seconds = answered_after(server, groups, partitions - 1)
+        spent = cpu_seconds(server.pid), waited_seconds(server.pid)
+        yield Restart(how, stopping, seconds, *spent)
+
+
+def group_names(count: int) -> list[str]:
+    """The groups that commit."""
+    return [f"group-{number:06d}" for number in range(count)]
+
+
 def measure(
     name: str,
     server: ServerProcess,
     options: argparse.Namespace,
     may_start: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Fill, restart both ways, print rows; a start comes when ``may_start``."""
-    groups = [f"group-{number:06d}" for number in range(options.groups)]
+    """Fill, restart both ways, print rows."""
+    groups = group_names(options.groups)
     with server:
         before = resident_bytes(server.pid)
         began = time.monotonic()
@@ -159,17 +195,10 @@ def measure(
         held = (resident_bytes(server.pid) - before) / (options.groups * options.partitions)
         commits = options.groups * options.partitions * options.rounds
         print(f"{name}: {commits} commits in {seconds:.0f} s, {held:.0f} B of memory a key")
-        for how, end in (("stopped in order", server.stop), ("killed", server.kill)):
-            time.sleep(options.rest)
-            stopping = time.monotonic()
-            end()
-            stopping = time.monotonic() - stopping
-            _until(may_start)
-            seconds = answered_after(server, groups, options.partitions - 1)
-            busy = cpu_seconds(server.pid)
-            waited = waited_seconds(server.pid)
-            row = f"{stopping:.1f} | {seconds:.1f} | {busy:.1f} | {waited:.1f}"
-            print(f"| {name}, {how} | {row} |", flush=True)
+        for one in restarts(server, groups, options.partitions, options.rest, may_start):
+            times = (one.stop, one.until_last_group, one.cpu, one.waited)
+            row = " | ".join(f"{seconds:.1f}" for seconds in times)
+            print(f"| {name}, {one.how} | {row} |", flush=True)
 
 
 def main() -> None:

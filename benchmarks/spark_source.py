@@ -12,7 +12,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
@@ -29,6 +30,7 @@ from benchmarks.spark_connector import NoConnector, connector_jars
 
 OURS, THEIRS = "barnabas", "kafka"
 PARTITIONS = 2
+STREAM, SINK = "stream in 5 batches", "sink"
 
 Times = dict[str, dict[str, list[float]]]
 
@@ -98,15 +100,18 @@ class FormatComparison:
         client.run(Admin(client.cluster).create_topics([wanted]))
 
 
-def measure(bench: FormatComparison, kinds: list[str], rounds: int) -> Times:
-    """Seconds of each kind of work, in turns, after one round that does not count."""
+def measure(
+    bench: FormatComparison, kinds: list[str], rounds: int, only: Collection[str] = ()
+) -> Times:
+    """Seconds of each kind of work, or of ``only``, in turns; the first round does not count."""
     works: Mapping[str, Callable[[str, str], None]] = {
         "count()": bench.count,
         "max(offset) by partition": bench.aggregate,
         "all columns": bench.read,
-        "stream in 5 batches": bench.stream,
-        "sink": bench.write,
+        STREAM: bench.stream,
+        SINK: bench.write,
     }
+    works = {name: work for name, work in works.items() if not only or name in only}
     times: Times = {name: {kind: [] for kind in kinds} for name in works}
     for number in range(rounds + 1):
         for name, work in works.items():
@@ -116,6 +121,21 @@ def measure(bench: FormatComparison, kinds: list[str], rounds: int) -> Times:
                 if number:
                     times[name][kind].append(time.monotonic() - begun)
     return times
+
+
+@contextmanager
+def running(conf: Mapping[str, str], records: int) -> Iterator[FormatComparison]:
+    """A cluster of one node, a session of two cores, and a topic with all records."""
+    with Cluster(1) as cluster:
+        spark = spark_session("spark_source", "local[2]", dict(conf))
+        try:
+            spark.sparkContext.setLogLevel("ERROR")
+            bench = FormatComparison(spark, cluster.bootstrap, records)
+            bench.fill("read")
+            yield bench
+        finally:
+            spark.stop()
+            close_clients()
 
 
 def main() -> int:
@@ -131,14 +151,8 @@ def main() -> int:
     except NoConnector as missing:
         print(f"WITHOUT SPARK'S OWN CONNECTOR: {missing}", file=sys.stderr)
         kinds = [OURS]
-    with Cluster(1) as cluster:
-        spark = spark_session("spark_source", "local[2]", conf)
-        spark.sparkContext.setLogLevel("ERROR")
-        bench = FormatComparison(spark, cluster.bootstrap, chosen.records)
-        bench.fill("read")
+    with running(conf, chosen.records) as bench:
         times = measure(bench, kinds, chosen.rounds)
-        spark.stop()
-        close_clients()
     report(times, chosen.records, as_json=chosen.json)
     return 0
 

@@ -3,9 +3,11 @@
     python -m benchmarks.table --against kafka [--only-rows WORD] [--quick]
 
 Reuses the benchmarks of single matters: commits and fetches of offsets for 50 groups on all offsets
-partitions, with three replicas, in bulk; records of equal and of varied lengths; a cluster at rest;
-a start. All ratios are of work per CPU second of the broker (of times and costs the inverse), above
-1 where Barnabas is ahead: the median of the rounds, and the lowest and the highest.
+partitions, with three replicas, in bulk; records of equal and of varied lengths, of many clients in
+small batches, on three replicas; a cluster at rest; a start, a restart with a million keys; Spark's
+stream and sink beside its own connector, both on our cluster. All ratios are of work per CPU second
+of the broker (of times and costs the inverse), above 1 where Barnabas is ahead: the median of the
+rounds, and the lowest and the highest.
 
 Without ``--quick`` the table goes into docs/benchmarks.md between its markers, and the ratios into
 benchmarks/ratios.json. With it each row takes about a minute, nothing is written, and the run ends
@@ -22,20 +24,29 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import commit, idle, produce_fetch, start
+from benchmarks import (
+    commit,
+    idle,
+    produce_fetch,
+    rows_many_clients,
+    rows_replicated_produce,
+    rows_restart,
+    rows_spark,
+    start,
+)
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
 from benchmarks.barnabas_node import barnabas_node
 from benchmarks.bulk_commits import CELLS as BULK_CELLS
 from benchmarks.generator import LoadWindow
 from benchmarks.report import Cell, Measured, machine
 from benchmarks.server_process import ServerProcess, pin
+from benchmarks.table_row import QUICK, WHOLE, Place, Plan, Row, has_cores
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -45,62 +56,6 @@ OFFSETS_PARTITIONS = 50
 BULK_PARTITIONS = 500
 VARIED_BYTES = 300
 CODECS = ("none", "lz4", "zstd")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How much of everything."""
-
-    rounds: int
-    seconds: float
-    """Of one window."""
-    warm_up: float
-    """Seconds of load on each server, before the first round."""
-    megabytes: int
-
-
-WHOLE = Plan(5, 3.0, 30.0, 300)
-QUICK = Plan(3, 2.0, 12.0, 60)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line: what both did in each round, in ``unit``."""
-
-    name: str
-    unit: str
-    ours: Sequence[float]
-    theirs: Sequence[float]
-    is_cost: bool = False
-    """Less of it is better."""
-
-    @property
-    def ratios(self) -> list[float]:
-        """Round by round, above 1 where Barnabas is ahead."""
-        pairs = zip(self.ours, self.theirs, strict=True)
-        return [their / our if self.is_cost else our / their for our, their in pairs]
-
-    def line(self) -> str:
-        """In Markdown."""
-        ratios = self.ratios
-        middle = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        ours, theirs = (f"{median(values):.4g}" for values in (self.ours, self.theirs))
-        return f"| {self.name} | {ours} | {theirs} | {self.unit} | {middle} |"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where both are run."""
-
-    directory: Path
-    zookeeper: str
-    libs: Path | None
-
-    def options(self, replication: int) -> argparse.Namespace:
-        """What commit.py takes from its command line."""
-        return argparse.Namespace(
-            against="kafka", only=None, libs=self.libs, replication=replication
-        )
 
 
 # -- offsets -------------------------------------------------------------------------------------
@@ -133,9 +88,9 @@ def _load(
         running = []
         for system in commit.systems(place.options(replication), directory, zookeeper):
             running.append(stack.enter_context(system))
-            if _has_cores():
+            if has_cores():
                 system.pin({0})
-        generator = stack.enter_context(commit.Generator({1} if _has_cores() else None, model))
+        generator = stack.enter_context(commit.Generator({1} if has_cores() else None, model))
         return commit.measure(generator, running, commit_plan)
 
 
@@ -168,9 +123,9 @@ def records_rows(plan: Plan, place: Place) -> list[Row]:
         ]
         for node in nodes:
             stack.enter_context(node)
-            if _has_cores():
+            if has_cores():
                 pin(node.pid, {0})
-        cores = {1} if _has_cores() else None
+        cores = {1} if has_cores() else None
         client = stack.enter_context(produce_fetch.BulkClient(cores))
         quantities = produce_fetch.ProduceFetchPlan(plan.rounds, plan.megabytes, plan.warm_up)
         rows = [
@@ -249,14 +204,14 @@ SECTIONS: Sequence[tuple[str, Callable[[Plan, Place], list[Row]]]] = (
     ("offsets", offsets_rows),
     ("replicas", replicated_rows),
     ("records", records_rows),
+    ("clients", rows_many_clients.rows),
+    ("replicated records", rows_replicated_produce.rows),
     ("idle", idle_rows),
     ("start", start_rows),
+    ("restart", rows_restart.rows),
+    ("spark", rows_spark.rows),
 )
 """In this order, each with its own servers and warm-up."""
-
-
-def _has_cores() -> bool:
-    return (os.cpu_count() or 1) >= 2
 
 
 # -- what is told and kept -----------------------------------------------------------------------

@@ -6,7 +6,8 @@ import pytest
 
 from barnabas.protocol.hashing import group_partition
 from benchmarks.generator import RING, LoadWindow, exchanges
-from benchmarks.table import BEGIN, END, PAGE, Row, put_into_page, regressions
+from benchmarks.table import BEGIN, END, PAGE, SECTIONS, put_into_page, regressions
+from benchmarks.table_row import Row
 
 
 def row(*ratios: float, name: str = "commit") -> Row:
@@ -27,6 +28,10 @@ def test_the_table_takes_the_place_of_the_one_before() -> None:
 
 def test_the_page_has_a_place_for_the_table() -> None:
     assert put_into_page(PAGE.read_text(), "x")
+
+
+def test_the_page_names_every_section_of_the_table() -> None:
+    assert all(f"`{name}`" in PAGE.read_text() for name, _ in SECTIONS)
 
 
 @pytest.mark.parametrize(

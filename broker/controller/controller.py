@@ -81,10 +81,10 @@ class Controller:
             else None,
         )
         self._failure_detector = dependencies.failure_detector
-        self._look = asyncio.Event()
+        self._look_now = asyncio.Event()
         """Something changed that :meth:`_watch_liveness` looks at."""
         if self._failure_detector is not None:
-            self._failure_detector.on_round.append(self._look.set)
+            self._failure_detector.on_round.append(self._look_now.set)
         self._judged_at = -math.inf
         self._has_authority = False
         self.losses = 0
@@ -268,10 +268,10 @@ class Controller:
         elif not self._need_not_check(failure_detector):
             await asyncio.sleep(look_s)
             return
-        self._look.clear()
+        self._look_now.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(look_s):
-                await self._look.wait()
+                await self._look_now.wait()
 
     def _session_s(self) -> float:
         return self._dependencies.zookeeper.session_timeout_ms / 1000
@@ -405,7 +405,7 @@ class Controller:
         term.replies = _replies(term, components)
         self._term = term
         self._components = components
-        self._look.set()  # the first check is due, however long the silence would have lasted
+        self._look_now.set()  # the first check is due, however long the silence would have lasted
         await components.takeover.run()
         self._last_problem = ""
         settings = self._dependencies.settings

@@ -20,6 +20,7 @@ from barnabas.broker.quota.controller_mutation import ControllerMutationQuotas
 from barnabas.coordinator.ports import STATE_TOPICS
 from barnabas.protocol.acl import ResourceType
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.codec.encoded import EncodedElement
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import metadata
 from barnabas.protocol.names import INTERNAL_TOPICS, is_internal, topic_problem
@@ -27,6 +28,7 @@ from barnabas.protocol.names import INTERNAL_TOPICS, is_internal, topic_problem
 from .administration_guards import cluster_operations
 from .call import Call, Handler
 from .cooperative import Turn, in_turns, run_to_end
+from .encoded_topics import KEPT_MAX, EncodedTopics
 from .guards import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, GuardContext, visible
 from .throttled_calls import mutation_quota, throttled
 
@@ -69,6 +71,7 @@ class MetadataHandler:
         self._rights = rights
         self._cluster_id = cluster_id
         self._create = create
+        self._encoded: dict[tuple[str, int], EncodedTopics] = {}
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
@@ -93,11 +96,11 @@ class MetadataHandler:
         """
         request: metadata.MetadataRequest = call.request
         view = _View(self._cache.snapshot, call.peer.listener, call.version)
-        topics, turn = [], Turn()
-        for topic in (yield from self._topics(call, view, turn)):
-            topics.append(self._with_operations(call, topic()))
-            if turn.is_over(1 + len(topics[-1].partitions)):
-                yield
+        if request.include_topic_authorized_operations:
+            topics = yield from self._with_objects(call, view)
+        else:
+            view.encoded = self._encoded_topics(view)
+            topics = yield from self._encoded_topics_of(call, view, view.encoded)
         include_cluster = request.include_cluster_authorized_operations
         answer = metadata.MetadataResponse(
             brokers=view.brokers(),
@@ -111,6 +114,49 @@ class MetadataHandler:
             quota.record(view.created * self._partitions)
             throttled(call, answer, quota.throttle_ms)
         return answer
+
+    def _with_objects(
+        self, call: Call, view: _View
+    ) -> Generator[None, None, Sequence[metadata.TopicResult]]:
+        """Where each topic says what the client may do with it, which differs from all others."""
+        topics: list[metadata.TopicResult] = []
+        turn = Turn()
+        for make in (yield from self._topics(call, view, turn)):
+            topic = make()
+            assert isinstance(topic, metadata.TopicResult), "nothing is encoded in this view"
+            topics.append(self._with_operations(call, topic))
+            if turn.is_over(1 + len(topics[-1].partitions)):
+                yield
+        return topics
+
+    def _encoded_topics_of(
+        self, call: Call, view: _View, encoded: EncodedTopics
+    ) -> Generator[None, None, Sequence[metadata.TopicResult]]:
+        """The same as bytes, most of which were made for others before."""
+        is_all = self._rights is None and _asks_for_all(call)
+        whole = encoded.all(view.snapshot) if is_all else None
+        if whole is not None:
+            return whole
+        found: list[EncodedElement] = []
+        turn = Turn()
+        for make in (yield from self._topics(call, view, turn)):
+            topic = make()
+            if isinstance(topic, metadata.TopicResult):
+                topic = encoded.encoded(topic)
+            found.append(topic)
+            if turn.is_over(1 + view.take_steps()):
+                yield
+        return encoded.keep_all(view.snapshot, found) if is_all else encoded.elements(found)
+
+    def _encoded_topics(self, view: _View) -> EncodedTopics:
+        """What is kept for this listener and version, if nodes are as they were."""
+        known = self._encoded.pop(view.place, None)
+        if known is None or known.nodes != view.nodes:
+            known = EncodedTopics(*view.place, *view.nodes)
+        self._encoded[view.place] = known  # the last in order: the first is given up
+        if len(self._encoded) > KEPT_MAX:
+            del self._encoded[next(iter(self._encoded))]
+        return known
 
     def _operations(self, call: Call) -> int:
         return (
@@ -131,15 +177,14 @@ class MetadataHandler:
 
     def _topics(
         self, call: Call, view: _View, turn: Turn
-    ) -> Generator[None, None, Iterable[Callable[[], metadata.TopicResult]]]:
+    ) -> Generator[None, None, Iterable[Callable[[], metadata.TopicResult | EncodedElement]]]:
         """What gives each topic that is asked for, once."""
         request: metadata.MetadataRequest = call.request
-        asks_for_all = request.topics is None or (view.version == 0 and not request.topics)
-        if asks_for_all or request.topics is None:
-            names = sorted(view.snapshot.topics)
+        if _asks_for_all(call) or request.topics is None:
+            names = view.names()
             if self._rights is not None:
                 names = yield from visible(call, self._rights, DESCRIBE_TOPIC, names, str)
-            return (partial(view.topic, name) for name in names)
+            return (partial(view.known, name) for name in names)
         may_create = request.allow_auto_topic_creation and self._create is not None
         asked: dict[tuple[str | None, bytes], None] = {}
         for topic in request.topics:
@@ -153,7 +198,9 @@ class MetadataHandler:
             for name, topic_id in asked
         )
 
-    def _by_id(self, call: Call, view: _View, topic_id: bytes) -> metadata.TopicResult:
+    def _by_id(
+        self, call: Call, view: _View, topic_id: bytes
+    ) -> metadata.TopicResult | EncodedElement:
         """An id is no secret; the name behind it is, to those who may not describe it."""
         if self._rights is not None and view.version >= LOOKUP_BY_ID_SINCE:
             name = view.snapshot.names.get(topic_id)
@@ -173,12 +220,12 @@ class MetadataHandler:
 
     def _by_name(
         self, call: Call, view: _View, name: str, *, may_create: bool
-    ) -> metadata.TopicResult:
+    ) -> metadata.TopicResult | EncodedElement:
         # Before it is looked for: who may not describe it is not told whether it exists.
         if self._rights is not None and not self._rights.may(call, DESCRIBE_TOPIC, name):
             return _hidden(name)
         if name in view.snapshot.topics:
-            return view.topic(name)
+            return view.known(name)
         if topic_problem(name) is not None:
             return _unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if not self._cache.is_whole:
@@ -211,10 +258,44 @@ class _View:
         self.version = version
         self.created = 0
         """Topics that are being created because they were asked for."""
+        self.encoded: EncodedTopics | None = None
+        """Known topics are taken from here; None where they are to be objects."""
         self._listener = listener
-        self._reachable = {
+        self._reachable = frozenset(
             node for node, broker in snapshot.brokers.items() if listener in broker.endpoints
-        }
+        )
+        self._steps = 0
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Who is told."""
+        return (self._listener, self.version)
+
+    @property
+    def nodes(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Those that live, and those of them that have the listener."""
+        return (frozenset(self.snapshot.brokers), self._reachable)
+
+    def names(self) -> Sequence[str]:
+        """All topics in order."""
+        if self.encoded is not None:
+            return self.encoded.names(self.snapshot)
+        return sorted(self.snapshot.topics)
+
+    def take_steps(self) -> int:
+        """Partitions that were looked at since this was asked last."""
+        steps, self._steps = self._steps, 0
+        return steps
+
+    def known(self, name: str) -> metadata.TopicResult | EncodedElement:
+        """A known topic, as bytes where it may be."""
+        if self.encoded is None:
+            return self.topic(name)
+        kept = self.encoded.kept(self.snapshot, name)
+        if kept is not None:
+            return kept
+        self._steps += len(self.snapshot.topics[name])
+        return self.encoded.keep(self.snapshot, name, self.topic)
 
     def brokers(self) -> list[metadata.Broker]:
         """The live nodes that have the listener."""
@@ -236,7 +317,7 @@ class _View:
             partitions=[self._partition(index, partitions[index]) for index in sorted(partitions)],
         )
 
-    def by_id(self, topic_id: bytes) -> metadata.TopicResult:
+    def by_id(self, topic_id: bytes) -> metadata.TopicResult | EncodedElement:
         """A topic named by its id alone, which only v12 can answer."""
         name = self.snapshot.names.get(topic_id)
         if self.version < LOOKUP_BY_ID_SINCE:
@@ -245,7 +326,7 @@ class _View:
             result = _unknown(None, ErrorCode.UNKNOWN_TOPIC_ID)
             result.topic_id = topic_id
             return result
-        return self.topic(name)
+        return self.known(name)
 
     def _partition(self, index: int, info: PartitionInfo) -> metadata.Partition:
         replicas, isr = self._shown(info.replicas), self._shown(info.isr)
@@ -276,6 +357,12 @@ class _View:
     def _shown(self, nodes: Sequence[int]) -> list[int]:
         """All of them; in v0, whose clients knew only live ones, those that are."""
         return [node for node in nodes if self.version > 0 or node in self._reachable]
+
+
+def _asks_for_all(call: Call) -> bool:
+    """Whether every topic is meant; in v0 by an empty list."""
+    asked = call.request.topics
+    return asked is None or (call.version == 0 and not asked)
 
 
 def controller_id(snapshot: Snapshot) -> int:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from barnabas.protocol.codec.encoded import EncodedElements
 from barnabas.protocol.codec.rows import Rows
 from barnabas.protocol.codec.wire import schema_of
 
@@ -89,7 +90,7 @@ def _walk(message: Any, version: int, name: str, depth: int, each: str) -> list[
             body = _walk(element, version, inner, depth + 1, each)
             null = " or ()" if field.is_nullable(version) else ""
             elements = f"{name}.{field.name}{null}"
-            if field.kind.is_in_rows:
+            if field.kind.is_in_rows or field.kind.is_encoded:
                 elements = f"to_look_at({elements})"
             if body[0].strip() != "pass":
                 lines += [f"{indent}for {inner} in {elements}:", *body]
@@ -97,7 +98,9 @@ def _walk(message: Any, version: int, name: str, depth: int, each: str) -> list[
 
 
 def _to_look_at(elements: Sequence[Any]) -> Sequence[Any]:
-    """Nothing of rows without a code: as objects they would cost more than all the request."""
+    """Nothing of what has no code: as objects they would cost more than all the request."""
+    if type(elements) is EncodedElements:
+        return elements.with_errors()
     return () if type(elements) is Rows and elements.is_zero(_CODE) else elements
 
 

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from .decoding import Surplus, decoder_source, elements_source
+from .encoded import Encoding
 from .encoding import element_source, encoder_source
 from .rows import RowLayout
 from .wire import Buffer, schema_of
@@ -136,6 +137,26 @@ def row_layout(element: type, version: int, is_flexible: bool) -> RowLayout[Any]
     )
 
 
+@cache
+def encoding(element: type, version: int, is_flexible: bool) -> Encoding:
+    """How ``element`` looks in a version of the message that it is part of."""
+    read, read_names = elements_source(element, version, is_flexible=is_flexible)
+    write, write_names = element_source(element, version, is_flexible=is_flexible)
+    place = f"{element.__module__}.{element.__name__} v{version}"
+    return Encoding(
+        element,
+        version,
+        is_flexible,
+        write=_function(write, write_names, f"<barnabas {place} element>"),
+        read=_function(read, read_names, f"<barnabas {place} elements>"),
+    )
+
+
+def encoding_in(message_class: type, element: type, version: int) -> Encoding:
+    """The encoding that ``element`` has inside of ``message_class``, to keep its bytes."""
+    return encoding(element, version, version >= schema_of(message_class).flexible)
+
+
 def layout_in(message_class: type, element: type[T], version: int) -> RowLayout[T]:
     """The layout that ``element`` has inside of ``message_class``, to make rows for a response."""
     is_flexible = version >= schema_of(message_class).flexible
@@ -157,7 +178,12 @@ def source(message_class: type, version: int, direction: str) -> tuple[str, dict
     if direction.startswith(("encode", "chunks")):
         joined = direction.startswith("encode")
         return encoder_source(
-            schema, version, joined=joined, in_turns=in_turns, layout_of=row_layout
+            schema,
+            version,
+            joined=joined,
+            in_turns=in_turns,
+            layout_of=row_layout,
+            encoding_of=encoding,
         )
     return decoder_source(
         message_class,

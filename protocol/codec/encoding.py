@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Callable
 from struct import Struct
-from typing import Any
+from typing import Any, TypeAlias
 
 from .decoding import LayoutOf
+from .encoded import EncodedElements, Encoding
 from .primitives import BYTE, Packers, joined_runs, uvarint
 from .rows import Rows
 from .wire import EVER, TURN_ELEMENTS, Field, Kind, Schema, schema_of
+
+EncodingOf: TypeAlias = Callable[[type, int, bool], Encoding]
 
 
 def encoder_source(
@@ -25,16 +29,19 @@ def encoder_source(
     joined: bool,
     in_turns: bool = False,
     layout_of: LayoutOf | None = None,
+    encoding_of: EncodingOf | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """Source of ``encode(m)`` and the names it needs.
 
     With ``joined`` it returns one bytes object, else the list of buffers to send in order.
     ``in_turns`` makes it a generator that yields after every TURN_ELEMENTS elements. With
-    ``layout_of`` arrays that are declared so may be rows, whose bytes are taken as they are.
+    ``layout_of`` arrays that are declared so may be rows, whose bytes are taken as they are, with
+    ``encoding_of`` elements that were encoded before.
     """
     writer = _EncoderWriter(version, is_flexible=version >= schema.flexible)
     writer.is_in_turns = in_turns
     writer.layout_of = layout_of
+    writer.encoding_of = encoding_of
     if not joined:
         writer.end_of_turn = "done.extend(runs(out))"
     writer.struct(schema, "m")
@@ -78,6 +85,7 @@ class _EncoderWriter:
         self.indent = ""
         self.is_in_turns = False
         self.layout_of: LayoutOf | None = None
+        self.encoding_of: EncodingOf | None = None
         self.end_of_turn = "done.append(join(out))"
         self.pending: list[tuple[str, str]] = []
         self.add = "out.append"
@@ -147,6 +155,9 @@ class _EncoderWriter:
         """A count, then each element; numbers all in one Struct, and rows as they are."""
         element, items = kind.element, self.fresh("a")
         self.length(self.measure(items, source, "", "()", is_nullable), "i")
+        if kind.is_encoded and self.encoding_of is not None:
+            self.encoded_elements(self.encoding_of, element, items)
+            return
         if not (kind.is_in_rows and self.layout_of is not None):
             self.elements(element, items)
             return
@@ -155,6 +166,17 @@ class _EncoderWriter:
         self.names[layout] = self.layout_of(element, self.version, self.is_flexible)
         self.line(f"{rows} = {items}.data_in({layout}) if type({items}) is Rows else None")
         self.line(f"if {rows} is not None: {self.add}({rows})")
+        self.line("else:")
+        self.block(lambda: self.elements(element, items))
+
+    def encoded_elements(self, encoding_of: EncodingOf, element: Any, items: str) -> None:
+        """The elements of an array, which may be bytes already."""
+        data, encoding = self.fresh("e"), f"encoding_{element.__name__}"
+        self.names["EncodedElements"] = EncodedElements
+        self.names[encoding] = encoding_of(element, self.version, self.is_flexible)
+        is_encoded = f"type({items}) is EncodedElements"
+        self.line(f"{data} = {items}.data_in({encoding}) if {is_encoded} else None")
+        self.line(f"if {data} is not None: {self.add}({data})")
         self.line("else:")
         self.block(lambda: self.elements(element, items))
 

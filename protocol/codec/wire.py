@@ -31,7 +31,8 @@ class Kind(Generic[T]):
     ``code`` is the letter of the struct module for kinds of a fixed size, else empty. ``zero`` is
     the value a field has where nothing else is declared. ``element`` is set for arrays (a kind or
     a message class), ``struct`` for nested messages. ``is_in_rows`` says of an array that a node
-    keeps many elements of one shape as bytes (rows.py).
+    keeps many elements of one shape as bytes (rows.py), ``is_encoded`` of one whose elements may
+    have been encoded before (encoded.py).
     """
 
     name: str
@@ -40,6 +41,7 @@ class Kind(Generic[T]):
     element: Any = None
     struct: Any = None
     is_in_rows: bool = False
+    is_encoded: bool = False
 
 
 BOOL: Final[Kind[bool]] = Kind("bool", "?", zero=False)
@@ -61,17 +63,20 @@ def array(element: Kind[T]) -> Kind[Sequence[T]]: ...
 
 
 @overload
-def array(element: type[T], *, is_in_rows: bool = False) -> Kind[Sequence[T]]: ...
+def array(
+    element: type[T], *, is_in_rows: bool = False, is_encoded: bool = False
+) -> Kind[Sequence[T]]: ...
 
 
-def array(element: Any, *, is_in_rows: bool = False) -> Kind[Any]:
+def array(element: Any, *, is_in_rows: bool = False, is_encoded: bool = False) -> Kind[Any]:
     """Any number of one kind, or of one message class, after their count.
 
     Decoded arrays are lists or tuples; which of them says nothing. With ``is_in_rows`` many
     elements of a request may be :class:`~barnabas.protocol.codec.rows.Rows` instead, and those of
-    a response may be given as such.
+    a response may be given as such; with ``is_encoded`` as
+    :class:`~barnabas.protocol.codec.encoded.EncodedElements`.
     """
-    return Kind("array", "", zero=(), element=element, is_in_rows=is_in_rows)
+    return Kind(*("array", "", ()), element=element, is_in_rows=is_in_rows, is_encoded=is_encoded)
 
 
 def nested(struct: type[T]) -> Kind[T]:

@@ -74,5 +74,5 @@ class MetadataResponse:
     cluster_id: str | None = wire(STRING, since=2, null_since=2, default=None)
     controller_id: int = wire(INT32, since=1, default=-1)
     """-1 when no controller is known."""
-    topics: Sequence[TopicResult] = wire(array(TopicResult))
+    topics: Sequence[TopicResult] = wire(array(TopicResult, is_encoded=True))
     cluster_authorized_operations: int = wire(INT32, since=8, until=10, default=-2147483648)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgpack
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from barnabas.protocol.beacon import (
     Beacon,
     BeaconCodec,
     Echo,
+    Message,
 )
 
 CLUSTER = "Lv9hcL2-QbWMQS-CCnYD2Q"
@@ -60,7 +63,7 @@ def test_a_message_comes_out_as_it_went_in(message: Beacon | Echo) -> None:
 def test_a_bundle_comes_out_as_it_went_in() -> None:
     most = TAKES_BUNDLES - 1
     ack = Acknowledgement(CLUSTER, most, most, most, most, most, True)
-    messages = [ack, Beacon(CLUSTER, most, most, most, most, most, True, most, most)]
+    messages: list[Message] = [ack, Beacon(CLUSTER, most, most, most, most, most, True, most, most)]
     datagram = CODEC.encode_bundle(messages)
     assert len(datagram) <= BYTES_MAX
     assert list(CODEC.decode_all(datagram)) == messages
@@ -70,7 +73,13 @@ def test_a_bundle_comes_out_as_it_went_in() -> None:
 
 def test_a_bundle_of_something_else_is_refused() -> None:
     sound = (1, CLUSTER, 1, 20, 300, 4, 5_000_000, False, 0, 0)
-    bundles = [(4,), (4, sound), (4, sound, 1), (4, sound, ()), (4, (4, sound, sound), sound)]
+    bundles: list[Any] = [
+        (4,),
+        (4, sound),
+        (4, sound, 1),
+        (4, sound, ()),
+        (4, (4, sound, sound), sound),
+    ]
     for values in [*bundles, (4, sound, (1, "other", *sound[2:])), (4, sound, ("x",)), ([],)]:
         with pytest.raises(BadBeacon):
             CODEC.decode_all(CODEC._sealed(values))
