@@ -28,6 +28,7 @@ from .lifecycle.registration import AlreadyRegistered
 from .node import Node
 from .security.audit_file import AuditFile
 from .settings.dynamic_node_config import DynamicNodeConfig
+from .settings.group_configs import GroupConfigs
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
 from .storage.files import DiskFiles, Files, StorageError
@@ -92,9 +93,11 @@ async def run(
             node_configs = DynamicNodeConfig(zookeeper, identity.node_id, config)
             await node_configs.load()
             config = node_configs.current
-            settings = (topic_configs, node_configs)
-            async with _storage(config, files, *settings, now_ms, rng) as logs:
+            group_configs = GroupConfigs(zookeeper, now_ms, config.coordinator)
+            await group_configs.load()
+            async with _storage(config, files, topic_configs, node_configs, now_ms, rng) as logs:
                 clock = lease_clock or asyncio.get_running_loop().time
+                settings = (topic_configs, group_configs, node_configs)
                 parts = (config, identity, zookeeper, logs, *settings)
                 node = Node(*parts, files, now_ms, rng, clock, renew)
                 with _audit_file(config) as node.audit_file:

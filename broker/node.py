@@ -71,6 +71,7 @@ from .security.audit_file import AuditFile
 from .security.audit_log import AuditLog
 from .security.node_security import NodeSecurity
 from .settings.dynamic_node_config import DynamicNodeConfig
+from .settings.group_configs import GroupConfigs
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
 from .storage.files import Files
@@ -98,6 +99,7 @@ class Node:
         zookeeper: ZooKeeper,
         logs: LogManager,
         topic_configs: TopicConfigs,
+        group_configs: GroupConfigs,
         node_configs: DynamicNodeConfig,
         files: Files,
         now_ms: Callable[[], int],
@@ -111,6 +113,7 @@ class Node:
         self._zookeeper = zookeeper
         self._logs = logs
         self._topic_configs = topic_configs
+        self._group_configs = group_configs
         self._node_configs = node_configs
         self._files = files
         self._now_ms = now_ms
@@ -262,6 +265,7 @@ class Node:
             locate=self._internal_address,
             verification=verification,
             transaction_lookup=self._transaction_host.topics,
+            settings_of=self._group_configs.settings_of,
         )
 
     def _build_event_topics(self) -> EventTopics | None:
@@ -282,6 +286,7 @@ class Node:
             isr_manager=self._isr_manager,
             logs=self._logs,
             topic_configs=self._topic_configs,
+            group_configs=self._group_configs,
             node_configs=self._node_configs,
             groups=self._coordinator_host.groups,
             liveness=self._liveness,
@@ -432,6 +437,7 @@ class Node:
                 self._cluster_id_check.confirm,
                 self._register,
                 self._topic_configs.load,
+                self._group_configs.load,
                 self._node_configs.load,
                 self._quotas.store.load,
                 self._security.load,
@@ -470,6 +476,7 @@ class Node:
             "log compaction": self._cleaner.run,
             "listeners": lambda: self._listener_reconfiguration.run(registration),
             "topic settings": self._topic_configs.run,
+            "group settings": self._group_configs.run,
             **({"access control": self._acls.run} if self._acls else {}),
             **({"events": self._events.run} if self._events else {}),
             "topic creation": self._auto_topic_creation.run,
@@ -640,6 +647,7 @@ class Node:
             controller=self._controller,
             groups=self._coordinator_host.groups,
             topic_configs=self._topic_configs,
+            group_configs=self._group_configs,
             node_configs=self._node_configs,
             credentials=self._security.credentials,
             tokens=self._security.tokens,

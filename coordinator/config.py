@@ -153,6 +153,13 @@ class CoordinatorConfig:
         "longest heartbeat interval that may be set for such groups",
         least=1,
     )
+    consumer_reconciliation_interval_ms: int = setting(
+        "group.consumer.reconciliation.heartbeat.interval.ms",
+        0,
+        "how often members are told to send heartbeats until they have what they are to have; 0: "
+        "as often as ever; never more seldom",
+        least=0,
+    )
     consumer_assignment_interval_ms: int = setting(
         "group.consumer.assignment.interval.ms",
         1000,

@@ -97,6 +97,10 @@ class ClusterEvents:
         """The overrides of a topic are others."""
         self.note(EventKind.SETTINGS_CHANGED, topic=topic)
 
+    def group_settings_changed(self, group: str) -> None:
+        """The settings of a group are others."""
+        self.note(EventKind.SETTINGS_CHANGED, group=group)
+
     def node_settings_changed(self) -> None:
         """The dynamic settings of this node are others."""
         self.note(EventKind.SETTINGS_CHANGED, of_node=self._node_id)

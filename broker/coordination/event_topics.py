@@ -20,6 +20,7 @@ from barnabas.broker.replication.isr import IsrManager
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.security.audit_log import AuditLog
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
+from barnabas.broker.settings.group_configs import GroupConfigs
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.connection.connection import Connection
@@ -44,6 +45,7 @@ class EventSources:
     isr_manager: IsrManager
     logs: LogManager
     topic_configs: TopicConfigs
+    group_configs: GroupConfigs
     node_configs: DynamicNodeConfig
     groups: GroupCoordinator
     liveness: Liveness
@@ -91,6 +93,7 @@ class EventTopics:
         sources.replicas.on_resigned.append(events.resigned)
         sources.logs.offline.append(events.directory_failed)
         sources.topic_configs.on_change.append(events.topic_settings_changed)
+        sources.group_configs.on_change.append(events.group_settings_changed)
         sources.node_configs.on_change.append(events.node_settings_changed)
         sources.groups.on_loaded.append(events.loaded)
         sources.failovers.on_failover.append(events.failed_over)

@@ -19,6 +19,7 @@ from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.storage.files import Files
 from barnabas.client.connection.connection import Connection
 from barnabas.client.zookeeper.interface import ZooKeeper
+from barnabas.coordinator.consumer_groups.group_settings import SettingsOf
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.ports import OFFSETS_TOPIC, TransactionLookup, TransactionVerification
 
@@ -49,8 +50,12 @@ class GroupCoordinatorHost:
         locate: Callable[[int], tuple[str, int] | None],
         verification: TransactionVerification,
         transaction_lookup: TransactionLookup,
+        settings_of: SettingsOf,
     ) -> None:
-        """``locate`` gives the address that ``dial`` takes, of another node or of this one."""
+        """``locate`` gives the address that ``dial`` takes, of another node or of this one.
+
+        ``settings_of``: what is set for a group of the new protocol.
+        """
         loop = asyncio.get_running_loop()
         self._replicas = replicas
         self._liveness = liveness
@@ -76,6 +81,7 @@ class GroupCoordinatorHost:
             verification=verification,
             transaction_lookup=transaction_lookup,
             catalog=self.topic_catalog,
+            settings_of=settings_of,
         )
         self._notices = LeadershipNotices(
             OFFSETS_TOPIC,

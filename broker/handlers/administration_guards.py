@@ -40,12 +40,14 @@ from barnabas.protocol.messages import (
     update_metadata,
 )
 
+from .alter_group_configs import GROUP
 from .call import Answer, Call, Handler
 from .cooperative import Turn
 from .describe_configs import TOPIC
 from .guards import (
     ALTER_CLUSTER,
     ALTER_CLUSTER_CONFIGS,
+    ALTER_GROUP_CONFIGS,
     ALTER_TOPIC,
     ALTER_TOPIC_CONFIGS,
     CLUSTER_ACTION,
@@ -55,6 +57,7 @@ from .guards import (
     DENIED,
     DESCRIBE_CLUSTER,
     DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
     DESCRIBE_TOPIC,
     DESCRIBE_TOPIC_CONFIGS,
     Guard,
@@ -70,6 +73,7 @@ from .guards import (
 )
 
 TOPIC_CODE: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+GROUP_CODE: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 CLUSTER_CODE: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 NO_ID: Final = bytes(16)
 SETTINGS_SINCE: Final = 5
@@ -244,6 +248,7 @@ def _create_partitions(call: Call, serve: Handler, context: GuardContext) -> Ste
 
 def _resources_guard(
     topic_right: Right,
+    group_right: Right,
     cluster_right: Right,
     *,
     results: str,
@@ -251,14 +256,19 @@ def _resources_guard(
     response: Callable[..., Any],
     node_types: Collection[int] = NODE_TYPES,
 ) -> Guard:
-    """Of topics by ``topic_right``, of ``node_types`` by ``cluster_right``."""
+    """Of topics by ``topic_right``, groups by ``group_right``, ``node_types`` by the last one."""
 
     def steps(call: Call, serve: Handler, context: GuardContext) -> Steps:
         resources = call.request.resources
-        topics = [one for one in resources if one.resource_type == TOPIC]
-        denied = yield from split(call, context, topic_right, topics, lambda one: one.resource_name)
-        refusals = [refused(one, TOPIC_CODE) for one in denied.denied]
-        left = denied.permitted
+        refusals, left = [], []
+        for kind, right, code in (
+            (TOPIC, topic_right, TOPIC_CODE),
+            (GROUP, group_right, GROUP_CODE),
+        ):
+            named = [one for one in resources if one.resource_type == kind]
+            found = yield from split(call, context, right, named, lambda one: one.resource_name)
+            refusals += [refused(one, code) for one in found.denied]
+            left += found.permitted
         of_nodes = [one for one in resources if one.resource_type in node_types]
         if of_nodes and not context.may(call, cluster_right, count=len(of_nodes)):
             refusals += [refused(one, CLUSTER_CODE) for one in of_nodes]
@@ -267,7 +277,7 @@ def _resources_guard(
         if not refusals:
             return serve(call)
         # Settings of other things there are none, which is no secret.
-        left += [one for one in resources if one.resource_type not in (TOPIC, *node_types)]
+        left += [one for one in resources if one.resource_type not in (TOPIC, GROUP, *node_types)]
         if not left:
             return response(**{results: refusals})
         call.request.resources = left
@@ -285,6 +295,7 @@ def _resources_guard(
 
 describe_configs_guard: Final = _resources_guard(
     DESCRIBE_TOPIC_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
     DESCRIBE_CLUSTER_CONFIGS,
     results="results",
     refused=lambda one, code: describe_configs.Result(
@@ -298,6 +309,7 @@ describe_configs_guard: Final = _resources_guard(
 )
 alter_configs_guard: Final = _resources_guard(
     ALTER_TOPIC_CONFIGS,
+    ALTER_GROUP_CONFIGS,
     ALTER_CLUSTER_CONFIGS,
     results="responses",
     refused=lambda one, code: alter_configs.ResourceResult(
@@ -311,6 +323,7 @@ alter_configs_guard: Final = _resources_guard(
 )
 incremental_alter_configs_guard: Final = _resources_guard(
     ALTER_TOPIC_CONFIGS,
+    ALTER_GROUP_CONFIGS,
     ALTER_CLUSTER_CONFIGS,
     results="responses",
     refused=lambda one, code: incremental_alter_configs.ResourceResult(

@@ -1,19 +1,21 @@
-"""AlterConfigs and IncrementalAlterConfigs: settings of topics, of this node, and of all nodes.
+"""AlterConfigs and IncrementalAlterConfigs: settings of topics, groups, this node, and all nodes.
 
-Source: docs/spec/cluster.md §1.6 and §5; Kafka 3.9 ZkAdminManager; KIP-226, KIP-339.
+Source: docs/spec/cluster.md §1.6 and §5, docs/spec/consumer-groups.md §2.6; Kafka 3.9
+ZkAdminManager; KIP-226, KIP-339.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.broker.metadata.internal_topics import POLICY, refuse_loss
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.settings.config_changes import ConfigChanges, Edit, Overrides
+from barnabas.broker.settings.config_changes import ConfigChanges, Overrides
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.dynamic_settings import OF_LISTENERS, scope_of, setting_of
+from barnabas.broker.settings.group_configs import GroupConfigs
 from barnabas.broker.settings.listener_settings import base_name
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import NodeConfig, known_names
@@ -25,28 +27,21 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import alter_configs, incremental_alter_configs
 from barnabas.protocol.names import topic_problem
-from barnabas.protocol.settings import ConfigError, Setting, declared, suggestion
+from barnabas.protocol.settings import ConfigError, declared, suggestion
 
+from .alter_group_configs import GROUP, change_group
 from .call import Call, Handler
+from .config_edits import SET, Operation, check_operations, edit_of, invalid
 from .cooperative import Turn, map_in_turns, shortened
 from .describe_configs import NODE, SETTINGS_MAX, TOPIC, as_text
 from .zookeeper_failures import unreachable
 
-SET: Final = 0
-DELETE: Final = 1
-APPEND: Final = 2
-SUBTRACT: Final = 3
-"""What is to be done with a setting, in Kafka's numbers."""
-WORDS: Final = tuple[str, ...]
 STEPS_A_SETTING: Final = 5
 """A setting is judged in the time of so many looks at a name."""
 
-Operation = tuple[str, int, str | None]
-"""Name, what to do, value."""
-
 
 class AlterConfigsHandler:
-    """Judges each resource by itself; any node changes topics, and itself alone."""
+    """Judges each resource by itself; any node changes topics and groups, and itself alone."""
 
     def __init__(
         self,
@@ -54,6 +49,7 @@ class AlterConfigsHandler:
         cache: MetadataCache,
         changes: ConfigChanges,
         topics: TopicConfigs,
+        groups: GroupConfigs,
         nodes: DynamicNodeConfig,
         check_listeners: Callable[[NodeConfig], Awaitable[None]],
     ) -> None:
@@ -62,6 +58,7 @@ class AlterConfigsHandler:
         self._cache = cache
         self._changes = changes
         self._topics = topics
+        self._groups = groups
         self._nodes = nodes
         self._check_listeners = check_listeners
 
@@ -117,10 +114,10 @@ class AlterConfigsHandler:
             code, message = ErrorCode.NONE, None
             try:
                 if counts[key] > 1:
-                    raise _invalid("each resource may be named once")
+                    raise invalid("each resource may be named once")
                 if len(resource.configs) > SETTINGS_MAX:
                     count = len(resource.configs)
-                    raise _invalid(f"{count} settings are named, {SETTINGS_MAX} may be at once")
+                    raise invalid(f"{count} settings are named, {SETTINGS_MAX} may be at once")
                 await turn.step(STEPS_A_SETTING * len(resource.configs))
                 await self._change(*key, operations(resource), request.validate_only, is_all=is_all)
             except Refused as refusal:
@@ -144,20 +141,24 @@ class AlterConfigsHandler:
     async def _change(
         self, kind: int, name: str, operations: Sequence[Operation], is_dry: bool, *, is_all: bool
     ) -> None:
-        _check_operations(operations)
+        check_operations(operations)
         if kind == TOPIC:
             await self._change_topic(name, operations, is_dry, is_all=is_all)
         elif kind == NODE:
             await self._change_node(name, operations, is_dry, is_all=is_all)
+        elif kind == GROUP:
+            await change_group(
+                *(self._groups, self._changes, name, operations), is_dry=is_dry, is_all=is_all
+            )
         else:
-            raise _invalid(f"no settings of resource type {kind}")
+            raise invalid(f"no settings of resource type {kind}")
 
     async def _change_topic(
         self, name: str, operations: Sequence[Operation], is_dry: bool, *, is_all: bool
     ) -> None:
         problem = "a topic must be named" if not name else topic_problem(name)
         if problem is not None:
-            raise _invalid(problem)
+            raise invalid(problem)
         if name not in self._cache.snapshot.topics:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         known = declared(LogConfig)
@@ -175,7 +176,7 @@ class AlterConfigsHandler:
             if POLICY in named or is_all:
                 refuse_loss(name, wanted)
 
-        edit = _edit(operations, known.get, inherited, judge, is_all=is_all)
+        edit = edit_of(operations, known.get, inherited, judge, is_all=is_all)
         await self._changes.change_topic(name, edit, is_dry=is_dry)
         if not is_dry:
             await self._topics.refresh(name)
@@ -184,7 +185,7 @@ class AlterConfigsHandler:
         self, name: str, operations: Sequence[Operation], is_dry: bool, *, is_all: bool
     ) -> None:
         if name not in ("", str(self._node_id)):
-            raise _invalid(f"this is node {self._node_id}, not {name}")
+            raise invalid(f"this is node {self._node_id}, not {name}")
         node_id = self._node_id if name else None
         await self._nodes.load()
         named = {setting_name for setting_name, _, _ in operations}
@@ -204,7 +205,7 @@ class AlterConfigsHandler:
                 else self._nodes.effective(given, shared)
             ]
 
-        edit = _edit(operations, setting_of, inherited, judge, is_all=is_all)
+        edit = edit_of(operations, setting_of, inherited, judge, is_all=is_all)
         try:
             await self._changes.change_node(node_id, edit, is_dry=True)
             names_tls = any(base_name(name) in declared(SslSettings) for name in named)
@@ -217,7 +218,7 @@ class AlterConfigsHandler:
                     # The same location once more: Kafka looks whether the file is another now.
                     self._nodes.notify()
         except ConfigError as error:
-            raise _invalid(str(error)) from error  # not INVALID_CONFIG: so says Kafka of nodes
+            raise invalid(str(error)) from error  # not INVALID_CONFIG: so says Kafka of nodes
 
 
 def _endpoints(config: NodeConfig) -> tuple[Any, ...]:
@@ -229,81 +230,19 @@ def _check_scopes(names: Collection[str], *, is_of_all: bool) -> None:
     unknown = sorted(name for name in names if setting_of(name) is None)
     if unknown:
         near = suggestion(unknown[0], {*known_names(), *UNSUPPORTED_SETTINGS})
-        raise _invalid(f"unknown: {', '.join(unknown)}{near}")
+        raise invalid(f"unknown: {', '.join(unknown)}{near}")
     fixed = sorted(name for name in names if scope_of(name) is None)
     if fixed:
-        raise _invalid(f"cannot be changed while a node runs: {', '.join(fixed)}")
+        raise invalid(f"cannot be changed while a node runs: {', '.join(fixed)}")
     of_one = sorted(name for name in names if scope_of(name) is Scope.NODE)
     if is_of_all and of_one:
-        raise _invalid(f"can be changed of single nodes only: {', '.join(of_one)}")
+        raise invalid(f"can be changed of single nodes only: {', '.join(of_one)}")
     bare = sorted(OF_LISTENERS & set(names))
     if bare:
-        raise _invalid(f"can be changed behind listener.name.NAME. only: {', '.join(bare)}")
+        raise invalid(f"can be changed behind listener.name.NAME. only: {', '.join(bare)}")
     secret = sorted(name for name in names if is_secret(name))
     if secret:
-        raise _invalid(
+        raise invalid(
             f"no password is kept in ZooKeeper: {', '.join(secret)}; say the location of a PEM "
             "file that only the node may read"
         )
-
-
-def _check_operations(operations: Iterable[Operation]) -> None:
-    names = Counter(name for name, _, _ in operations)
-    twice = sorted(name for name, count in names.items() if count > 1)
-    if twice:
-        raise _invalid(f"named twice: {', '.join(twice)}")
-    for name, operation, value in operations:
-        if operation not in (SET, DELETE, APPEND, SUBTRACT):
-            raise _invalid(f"{name}: no operation {operation}")
-        if value is None and operation != DELETE:
-            raise _invalid(f"{name}: null is no value")
-
-
-def _edit(
-    operations: Sequence[Operation],
-    known: Callable[[str], Setting | None],
-    inherited: Callable[[str], str],
-    judge: Callable[[Overrides], None],
-    *,
-    is_all: bool,
-) -> Edit:
-    """``inherited`` is what a list is added to where nothing is set; ``is_all``: nothing stays."""
-
-    def edit(before: Overrides) -> Overrides:
-        wanted = {} if is_all else dict(before)
-        for name, operation, value in operations:
-            if operation == DELETE:
-                wanted.pop(name, None)
-                continue
-            assert value is not None, "checked"
-            if operation == SET:
-                wanted[name] = value
-                continue
-            current = before.get(name)
-            item = known(name)
-            if item is None:
-                raise Refused(ErrorCode.INVALID_CONFIG, f"{name}: unknown")
-            if item.kind != WORDS:
-                raise Refused(ErrorCode.INVALID_CONFIG, f"{name}: is no list")
-            words = _words(inherited(name) if current is None else current)
-            wanted[name] = ",".join(_changed(words, _words(value), operation))
-        judge(wanted)
-        return wanted
-
-    return edit
-
-
-def _changed(words: list[str], given: list[str], operation: int) -> list[str]:
-    if operation == APPEND:
-        known = frozenset(words)
-        return words + [word for word in given if word not in known]
-    gone = frozenset(given)
-    return [word for word in words if word not in gone]
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _invalid(message: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REQUEST, message)

@@ -26,7 +26,7 @@ LOOKED_AT: Final = 1000
 """Parts of a request whose details are looked for: a line must not hold the loop up."""
 NAMES_MAX: Final = 20
 """Settings or quotas of one part."""
-RESOURCES: Final = {2: "topic", 4: "node", 8: "logger"}
+RESOURCES: Final = {2: "topic", 4: "node", 8: "logger", 32: "group"}
 """What settings are of, by Kafka's number."""
 
 Part = dict[str, Any]

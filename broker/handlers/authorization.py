@@ -39,6 +39,16 @@ def _row(guard: Guard, denied: str, *rights: Right, needs: str = "") -> Row:
     return Row(rights, needs or ", ".join(map(str, rights)) or "-", denied, guard)
 
 
+_DESCRIBE_CONFIGS: Final = (
+    guards.DESCRIBE_TOPIC_CONFIGS,
+    guards.DESCRIBE_GROUP_CONFIGS,
+    guards.DESCRIBE_CLUSTER_CONFIGS,
+)
+_ALTER_CONFIGS: Final = (
+    guards.ALTER_TOPIC_CONFIGS,
+    guards.ALTER_GROUP_CONFIGS,
+    guards.ALTER_CLUSTER_CONFIGS,
+)
 _CONCERNED: Final = "to be its owner or one of its renewers"
 
 MATRIX: Final[Mapping[int, Row]] = {
@@ -181,15 +191,15 @@ MATRIX: Final[Mapping[int, Row]] = {
     ),
     ApiKey.DESCRIBE_CONFIGS: _row(
         administration.describe_configs_guard,
-        "29, 31 each resource",
-        *(guards.DESCRIBE_TOPIC_CONFIGS, guards.DESCRIBE_CLUSTER_CONFIGS),
-        needs="DescribeConfigs Topic; of brokers and loggers DescribeConfigs Cluster",
+        "29, 30, 31 each resource",
+        *_DESCRIBE_CONFIGS,
+        needs="DescribeConfigs Topic, Group; of brokers and loggers DescribeConfigs Cluster",
     ),
     ApiKey.ALTER_CONFIGS: _row(
         administration.alter_configs_guard,
-        "29, 31 each resource; loggers 42",
-        *(guards.ALTER_TOPIC_CONFIGS, guards.ALTER_CLUSTER_CONFIGS),
-        needs="AlterConfigs Topic; of brokers AlterConfigs Cluster",
+        "29, 30, 31 each resource; loggers 42",
+        *_ALTER_CONFIGS,
+        needs="AlterConfigs Topic, Group; of brokers AlterConfigs Cluster",
     ),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _row(
         administration.alter_log_dirs_guard, "31 each partition", guards.ALTER_CLUSTER
@@ -224,9 +234,9 @@ MATRIX: Final[Mapping[int, Row]] = {
     ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _row(
         administration.incremental_alter_configs_guard,
-        "29, 31 each resource",
-        *(guards.ALTER_TOPIC_CONFIGS, guards.ALTER_CLUSTER_CONFIGS),
-        needs="AlterConfigs Topic; of brokers and loggers AlterConfigs Cluster",
+        "29, 30, 31 each resource",
+        *_ALTER_CONFIGS,
+        needs="AlterConfigs Topic, Group; of brokers and loggers AlterConfigs Cluster",
     ),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _row(
         administration.reassign_guard, "31, and each partition", guards.ALTER_CLUSTER

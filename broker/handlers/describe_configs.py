@@ -1,6 +1,7 @@
-"""DescribeConfigs: the settings of topics, of the node that is asked, and of all nodes.
+"""DescribeConfigs: the settings of topics, of groups, of the node that is asked, and of all nodes.
 
-Source: docs/spec/protocol.md §2 (what kafka-topics and the consoles need); Kafka 3.9 ConfigHelper.
+Source: docs/spec/protocol.md §2 (what kafka-topics and the consoles need), of groups
+docs/spec/consumer-groups.md §2.6; Kafka 3.9 and 4.1 ConfigHelper.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeVar
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.dynamic_settings import scope_of, setting_of
+from barnabas.broker.settings.group_configs import GroupConfigs
 from barnabas.broker.settings.log_config import BROKER_SYNONYMS, LogConfig
 from barnabas.broker.settings.name_validation import unsupported_setting
 from barnabas.broker.settings.node_config import SECTIONS, NodeConfig
@@ -19,12 +21,15 @@ from barnabas.broker.settings.secret_names import is_secret_name
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.settings.unsupported_settings import HIDDEN_NAMES, UNSUPPORTED_SETTINGS
 from barnabas.client.zookeeper.interface import ZooKeeperError
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.consumer_groups.group_settings import NODE_PREFIX, GroupConfig
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import describe_configs as messages
 from barnabas.protocol.names import topic_problem
 from barnabas.protocol.settings import Setting, declared
 
+from .alter_group_configs import GROUP
 from .call import Call, Handler
 from .cooperative import Turn
 
@@ -37,7 +42,9 @@ NODE_SETTING: Final = 2
 ALL_NODES_SETTING: Final = 3
 FILE_SETTING: Final = 4
 DEFAULT_SETTING: Final = 5
-"""Where a setting comes from, in Kafka's numbers: topic, node, all nodes, the node's file, ours."""
+GROUP_SETTING: Final = 8
+"""Where a setting comes from, in Kafka's numbers: topic, node, all nodes, the node's file, ours,
+the group."""
 
 STRING: Final = 2
 INT: Final = 3
@@ -112,15 +119,17 @@ class Found:
 
 
 class DescribeConfigsHandler:
-    """Answers from ZooKeeper for topics, wherever they are hosted, and for this node alone."""
+    """Answers from ZooKeeper for topics and groups, wherever they are, and for this node alone."""
 
     def __init__(
         self,
         node_id: int,
         cache: MetadataCache,
         configs: TopicConfigs,
+        groups: GroupConfigs,
         nodes: DynamicNodeConfig,
     ) -> None:
+        self._groups = groups
         self._nodes = nodes
         self._node_id = node_id
         self._cache = cache
@@ -155,6 +164,8 @@ class DescribeConfigsHandler:
     async def _found(self, kind: int, name: str) -> Iterable[Found]:
         if kind == TOPIC:
             return await self._of_topic(name)
+        if kind == GROUP:
+            return await self._of_group(name)
         if kind != NODE:
             raise Refused(ErrorCode.INVALID_REQUEST, f"no settings of resource type {kind}")
         if name not in ("", str(self._node_id)):
@@ -175,6 +186,18 @@ class DescribeConfigsHandler:
             )
             for key, _, item, inherited in _of_logs(self._nodes)
         ]
+
+    async def _of_group(self, name: str) -> Iterable[Found]:
+        """Whether there is such a group or not: its settings outlive it, and may come first."""
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "a group must be named")
+        own = await self._fresh(self._groups.refresh(name))
+        found = []
+        for key, item in declared(GroupConfig).items():
+            inherited = _of_coordinator(NODE_PREFIX + key, self._nodes)
+            values = [(GROUP_SETTING, key, own[key]), *inherited] if key in own else inherited
+            found.append(Found(key, item, values))
+        return found
 
     async def _fresh(self, read: Awaitable[T]) -> T:
         """What ZooKeeper has now, not what was last announced."""
@@ -210,6 +233,13 @@ def as_text(value: Any) -> str | None:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ",".join(map(str, value))
     return str(value)
+
+
+def _of_coordinator(name: str, nodes: DynamicNodeConfig) -> list[Value]:
+    """What a setting of the node gives groups that do not set it."""
+    file, item = nodes.file, declared(CoordinatorConfig)[name]
+    value = getattr(file.coordinator, item.field)
+    return _inherited(item, name, value, is_given=name in file.values)
 
 
 def _of_logs(nodes: DynamicNodeConfig) -> Iterable[tuple[str, str, Setting, list[Value]]]:

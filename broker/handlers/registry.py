@@ -25,6 +25,7 @@ from barnabas.broker.security.delegation_tokens import DelegationTokens
 from barnabas.broker.security.scram_credentials import ScramCredentials
 from barnabas.broker.settings.config_changes import ConfigChanges
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
+from barnabas.broker.settings.group_configs import GroupConfigs
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.storage.files import Files
@@ -97,6 +98,7 @@ class HandlerDependencies:
     controller: Controller
     groups: GroupCoordinator
     topic_configs: TopicConfigs
+    group_configs: GroupConfigs
     node_configs: DynamicNodeConfig
     credentials: CredentialCache
     tokens: DelegationTokens | None
@@ -228,13 +230,13 @@ def _administration(node: HandlerDependencies) -> Iterator[ApiHandler]:
     yield ElectLeadersHandler(controller, metadata)
     yield PartitionReassignmentsHandler(controller)
     yield DescribeLogDirsHandler(node.logs, node.replicas, node.files)
-    yield DescribeConfigsHandler(node.node_id, metadata, node.topic_configs, node.node_configs)
+    settings = (node.topic_configs, node.group_configs, node.node_configs)
+    yield DescribeConfigsHandler(node.node_id, metadata, *settings)
     yield AlterConfigsHandler(
         node.node_id,
         metadata,
         ConfigChanges(node.zookeeper),
-        node.topic_configs,
-        node.node_configs,
+        *settings,
         node.check_listeners,
     )
     yield UpdateFeaturesHandler(is_controller=lambda: controller.is_active)

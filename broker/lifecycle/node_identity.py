@@ -37,7 +37,7 @@ class NodeIdentity:
 
 async def create_persistent_znodes(zookeeper: ZooKeeper) -> None:
     """Create the persistent znodes that every node expects to find."""
-    for path in znodes.PERSISTENT_PATHS:
+    for path in (*znodes.PERSISTENT_PATHS, *znodes.OUR_PERSISTENT_PATHS):
         await ensure(zookeeper, path)
 
 

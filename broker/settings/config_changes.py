@@ -1,6 +1,6 @@
 """Settings written to ZooKeeper, and the announcement that has every node read them.
 
-Source: docs/spec/cluster.md §1.6.
+Source: docs/spec/cluster.md §1.6; of groups docs/spec/consumer-groups.md §2.6.
 """
 
 from __future__ import annotations
@@ -10,8 +10,15 @@ from typing import Final
 
 from barnabas.client.zookeeper.interface import (
     BadVersion,
+    Create,
+    Delete,
+    MultiFailed,
     NodeExists,
+    NoNode,
+    Op,
     PayloadTooLarge,
+    Set,
+    Stat,
     ZooKeeper,
     ZooKeeperError,
     read_if_any,
@@ -28,7 +35,7 @@ Edit = Callable[[Overrides], Overrides]
 
 
 class ConfigChanges:
-    """Changes the overrides of one topic or of nodes; two who do so at once both succeed."""
+    """Changes the overrides of a topic, a group or nodes; two who do so at once both succeed."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
@@ -41,6 +48,32 @@ class ConfigChanges:
         """Change the overrides of one node, or of all (None)."""
         path = znodes.broker_config_path(node_id)
         await self._change(path, path.removeprefix(znodes.CONFIG + "/"), edit, is_dry=is_dry)
+
+    async def change_group(self, group: str, edit: Edit, *, is_dry: bool) -> None:
+        """Change the overrides of a group; one that has none any more leaves nothing behind.
+
+        With its announcement, or not at all.
+        """
+        path = znodes.group_config_path(group)
+        for _ in range(ATTEMPTS_MAX):
+            found = await read_if_any(self._zookeeper, path)
+            before = _overrides(path, found[0] if found else b"")
+            wanted = edit(before)
+            if is_dry or wanted == before:
+                return
+            entity = path.removeprefix(znodes.CONFIG + "/")
+            note = znodes.ConfigChange(entity_path=entity).to_json()
+            try:
+                await self._zookeeper.multi(
+                    _replaced(path, found and found[1], wanted),
+                    Create(znodes.GROUP_CHANGE_PREFIX, note, sequence=True),
+                )
+            except MultiFailed as failed:
+                if not isinstance(failed.error, BadVersion | NodeExists | NoNode):
+                    raise
+                continue
+            return
+        raise ZooKeeperError(f"others keep changing {path}")
 
     async def _change(self, path: str, entity: str, edit: Edit, *, is_dry: bool) -> None:
         for _ in range(ATTEMPTS_MAX):
@@ -63,6 +96,14 @@ class ConfigChanges:
             await self._zookeeper.create(znodes.CONFIG_CHANGE_PREFIX, note, sequence=True)
             return
         raise ZooKeeperError(f"others keep changing {path}")
+
+
+def _replaced(path: str, stat: Stat | None, wanted: Overrides) -> Op:
+    """From what was read, ``stat``, to what is wanted; nothing needs no znode."""
+    data = znodes.EntityConfig(config=wanted).to_json()
+    if stat is None:
+        return Create(path, data)
+    return Set(path, data, stat.version) if wanted else Delete(path, stat.version)
 
 
 def _overrides(path: str, data: bytes) -> Overrides:

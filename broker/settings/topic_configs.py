@@ -10,21 +10,14 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from barnabas.client.zookeeper.interface import (
-    NoNode,
-    SessionState,
-    ZooKeeper,
-    ZooKeeperError,
-    read_if_any,
-)
+from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.protocol.names import topic_problem
 from barnabas.protocol.zookeeper import znodes
 
+from .config_announcements import ConfigAnnouncements
+
 log = logging.getLogger(__name__)
 
-NOTE_AGE_MS_MAX: Final = 15 * 60 * 1000
-"""Announcements are deleted when they are older: every node has seen them, or reads all."""
-_ANNOUNCEMENT: Final = znodes.CONFIG_CHANGE_PREFIX.removeprefix(znodes.CONFIG_CHANGES + "/")
 _CHUNK: Final = 200
 _NONE: Final[Mapping[str, str]] = {}
 
@@ -41,13 +34,9 @@ class TopicConfigs:
         """By kind (``users``, ``clients``, ``ips``): called with the announced paths of that kind,
         such as ``users/U`` and ``users/U/clients/C``."""
         self._zookeeper = zookeeper
-        self._now_ms = now_ms
+        self._announcements = ConfigAnnouncements(zookeeper, znodes.CONFIG_CHANGE_PREFIX, now_ms)
         self._overrides: dict[str, Mapping[str, str]] = {}
-        self._seen: set[str] = set()
-        """Announcements that were followed, as long as they stand there."""
-        self._announced = asyncio.Event()
         self._deleted: set[str] = set()
-        zookeeper.on_state.append(self._session_changed)
 
     def overrides(self, topic: str) -> Mapping[str, str]:
         """What the topic sets itself, by Kafka's topic-level names; values as they were given."""
@@ -59,25 +48,19 @@ class TopicConfigs:
 
     async def load(self) -> None:
         """Read the overrides of all topics, watching for announcements from here on."""
-        self._seen = set(await self._announcements())
+        await self._announcements.begin()
         topics = await self._zookeeper.children(znodes.CONFIG_TOPICS)
         await self.read(name for name in topics if topic_problem(name) is None)
 
     async def run(self) -> None:
         """Follow the announcements until cancelled; :meth:`load` comes first."""
         while True:
-            await self._announced.wait()
-            self._announced.clear()
+            await self._announcements.wait()
             try:
                 await self._follow()
                 await self._look_again()
             except ZooKeeperError as error:
                 log.warning("could not read changed settings: %r", error)
-
-    def _session_changed(self, state: SessionState) -> None:
-        """Watches do not outlive a connection: look for what was announced meanwhile."""
-        if state is SessionState.CONNECTED:
-            self._announced.set()
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """These are gone, or were created again by now: nobody announces that their settings are.
@@ -86,7 +69,7 @@ class TopicConfigs:
         """
         self._deleted.update(topic for topic in topics if topic in self._overrides)
         if self._deleted:
-            self._announced.set()
+            self._announcements.wake()
 
     async def _look_again(self) -> None:
         deleted = sorted(self._deleted)
@@ -105,16 +88,8 @@ class TopicConfigs:
             for topic, overrides in zip(chunk, found, strict=True):
                 self._take(topic, overrides)
 
-    async def _announcements(self) -> list[str]:
-        return await self._zookeeper.children(znodes.CONFIG_CHANGES, self._announced.set)
-
     async def _follow(self) -> None:
-        names = await self._announcements()
-        entities: set[str] = set()
-        # Not those above the last number: one made by hand may have the highest there is.
-        for name in sorted(set(names) - self._seen):
-            if name.startswith(_ANNOUNCEMENT):
-                entities |= await self._entity_named(name)
+        entities, names = await self._announcements.read()
         kinds = [entity.partition("/") for entity in sorted(entities)]
         topics = [name for kind, _, name in kinds if kind == "topics"]
         await self.read(name for name in topics if topic_problem(name) is None)
@@ -125,18 +100,7 @@ class TopicConfigs:
             paths = [path for path in sorted(entities) if path.startswith(kind + "/")]
             for tell in callbacks if paths else ():
                 await tell(paths)
-        self._seen = set(names)
-        await self._delete_old(names)
-
-    async def _entity_named(self, name: str) -> set[str]:
-        found = await read_if_any(self._zookeeper, f"{znodes.CONFIG_CHANGES}/{name}")
-        if found is None:
-            return set()
-        try:
-            return {znodes.ConfigChange.from_json(found[0]).entity_path}
-        except ValueError:
-            log.warning("ignored an announcement that cannot be read name=%s", name)
-            return set()
+        await self._announcements.followed(names)
 
     async def _read_one(self, topic: str) -> Mapping[str, str] | None:
         """The overrides in ZooKeeper, none for an unknown topic; None when they make no sense."""
@@ -157,17 +121,6 @@ class TopicConfigs:
         log.info("changed the settings of a topic topic=%s overrides=%s", topic, dict(overrides))
         for callback in self.on_change:
             callback(topic)
-
-    async def _delete_old(self, names: Iterable[str]) -> None:
-        for name in names:
-            path = f"{znodes.CONFIG_CHANGES}/{name}"
-            stat = await self._zookeeper.exists(path)
-            if stat is None or self._now_ms() - stat.ctime_ms <= NOTE_AGE_MS_MAX:
-                continue
-            try:
-                await self._zookeeper.delete(path)
-            except NoNode:
-                continue
 
 
 def _chunks(items: list[str]) -> Iterator[list[str]]:

@@ -1,7 +1,7 @@
 """Admin: topics are created, deleted and described here.
 
-Groups are in group_admin.py, transactions in transaction_admin.py, access control lists in
-acl_admin.py, delegation tokens in token_admin.py.
+Groups are in group_admin.py, their settings in group_settings_admin.py, transactions in
+transaction_admin.py, access control lists in acl_admin.py, delegation tokens in token_admin.py.
 
 Source: docs/spec/protocol.md §2.
 """
@@ -21,11 +21,12 @@ from barnabas.protocol.messages import create_topics, delete_topics, metadata
 from .acl_admin import AclAdmin
 from .descriptions import NewTopic, PartitionDescription, TopicDescription
 from .group_admin import GroupAdmin
+from .group_settings_admin import GroupSettingsAdmin
 from .token_admin import TokenAdmin
 from .transaction_admin import TransactionAdmin
 
 
-class Admin(AclAdmin, GroupAdmin, TokenAdmin, TransactionAdmin):
+class Admin(AclAdmin, GroupAdmin, GroupSettingsAdmin, TokenAdmin, TransactionAdmin):
     """Asks and changes what a cluster knows; every call retries as its error codes allow.
 
     Use it in ``async with``, or close it.

@@ -43,18 +43,19 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingDescription:
-    """One setting of a topic: the value that holds, and where it comes from."""
+    """One setting of a topic, or of a group: its value, and where that comes from."""
 
     name: str
     value: str | None
     """None when the broker does not tell it."""
     source: str
-    """Kafka's word, such as ``DYNAMIC_TOPIC_CONFIG`` for one that the topic itself was given."""
+    """Kafka's word: ``DYNAMIC_TOPIC_CONFIG`` for one that the topic itself was given,
+    ``DYNAMIC_GROUP_CONFIG`` for one of the group."""
     is_sensitive: bool = False
 
     @property
     def is_set(self) -> bool:
-        """Somebody set it, for the topic or for its brokers."""
+        """Somebody set it, for the topic or group, or for its brokers."""
         return self.source != "DEFAULT_CONFIG"
 
 

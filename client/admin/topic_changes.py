@@ -1,4 +1,4 @@
-"""Changes existing topics: adds partitions, alters settings.
+"""Changes existing topics: adds partitions, alters settings, those of groups as well.
 
 Source: docs/spec/protocol.md §2 (CreatePartitions, IncrementalAlterConfigs).
 """
@@ -12,7 +12,8 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.errors import raise_for
 from barnabas.protocol.messages import create_partitions, incremental_alter_configs
 
-TOPIC: Final = 2
+from .topic_configs import TOPIC
+
 SET: Final = 0
 DELETE: Final = 1
 
@@ -30,23 +31,31 @@ async def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
 
 
 async def alter_settings(
-    cluster: Cluster, topic: str, settings: Mapping[str, str], removed: Iterable[str] = ()
+    cluster: Cluster,
+    name: str,
+    settings: Mapping[str, str],
+    removed: Iterable[str] = (),
+    *,
+    kind: int = TOPIC,
 ) -> None:
-    """Set and take back single settings of a topic, all or none; raises KafkaError."""
+    """Set and take back single settings of a topic, or of a group, all or none.
+
+    Raises KafkaError.
+    """
     changes: list[tuple[str, int, str | None]] = [
-        (name, SET, value) for name, value in settings.items()
+        (setting, SET, value) for setting, value in settings.items()
     ]
-    changes += [(name, DELETE, None) for name in removed]
+    changes += [(setting, DELETE, None) for setting in removed]
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(
         resources=[
             incremental_alter_configs.Resource(
-                resource_type=TOPIC,
-                resource_name=topic,
+                resource_type=kind,
+                resource_name=name,
                 configs=[
                     incremental_alter_configs.Config(
-                        name=name, config_operation=operation, value=value
+                        name=setting, config_operation=operation, value=value
                     )
-                    for name, operation, value in changes
+                    for setting, operation, value in changes
                 ],
             )
         ],
@@ -54,7 +63,7 @@ async def alter_settings(
     )
     answer = await cluster.to_controller(request, _codes_of_settings)
     for result in answer.responses:
-        raise_for(result.error_code, result.error_message or topic)
+        raise_for(result.error_code, result.error_message or name)
 
 
 def _codes_of_partitions(answer: Any) -> Iterable[int]:

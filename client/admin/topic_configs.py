@@ -1,4 +1,4 @@
-"""Settings of topics and the source of each (DescribeConfigs).
+"""Settings of topics, or of groups, and the source of each (DescribeConfigs).
 
 Source: docs/spec/protocol.md §2 (DescribeConfigs); KIP-226 for the sources.
 """
@@ -16,8 +16,12 @@ from barnabas.protocol.messages import describe_configs
 from .descriptions import SettingDescription
 
 TOPIC: Final = 2
+GROUP: Final = 32
+"""Kinds of resources."""
 TOPIC_SOURCE: Final = "DYNAMIC_TOPIC_CONFIG"
 """The source of a setting that the topic itself was given."""
+GROUP_SOURCE: Final = "DYNAMIC_GROUP_CONFIG"
+"""The same of a group."""
 _SOURCES: Final = {
     1: TOPIC_SOURCE,
     2: "DYNAMIC_BROKER_CONFIG",
@@ -25,26 +29,28 @@ _SOURCES: Final = {
     4: "STATIC_BROKER_CONFIG",
     5: "DEFAULT_CONFIG",
     6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    8: GROUP_SOURCE,
 }
 """The codes of a source in an answer."""
-_TOPICS_AT_ONCE: Final = 500
+_AT_ONCE: Final = 500
 
 
 async def describe_settings(
-    cluster: Cluster, topics: Sequence[str]
+    cluster: Cluster, names: Sequence[str], *, kind: int = TOPIC
 ) -> dict[str, list[SettingDescription]]:
-    """Every setting of these topics, by topic, in the order of their names.
+    """Every setting of these topics, or groups, by name, in the order of the settings' names.
 
-    Topics that do not exist are left out. Raises KafkaError.
+    Topics that do not exist are left out; a group has settings before there is one. Raises
+    KafkaError.
     """
     found: dict[str, list[SettingDescription]] = {}
-    for start in range(0, len(topics), _TOPICS_AT_ONCE):
+    for start in range(0, len(names), _AT_ONCE):
         request = describe_configs.DescribeConfigsRequest(
             resources=[
                 describe_configs.Resource(
-                    resource_type=TOPIC, resource_name=name, configuration_keys=None
+                    resource_type=kind, resource_name=name, configuration_keys=None
                 )
-                for name in topics[start : start + _TOPICS_AT_ONCE]
+                for name in names[start : start + _AT_ONCE]
             ]
         )
         answer = await cluster.to_any(request)

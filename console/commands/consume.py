@@ -19,6 +19,7 @@ from barnabas.client.topology import TopicPartition
 from barnabas.console.command_line.cluster_options import add_cluster_options, reach
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.number_arguments import whole_number
+from barnabas.console.command_line.setting_arguments import setting
 from barnabas.console.records.record_lines import Line, json_line, line_of_format
 from barnabas.console.records.start_offsets import (
     FROM_BEGINNING,
@@ -27,8 +28,6 @@ from barnabas.console.records.start_offsets import (
     start_of,
 )
 from barnabas.protocol.settings import ConfigError
-
-from .topics import setting
 
 _FORMAT: Final = r"%s\n"
 _BATCH_MAX: Final = 1_000

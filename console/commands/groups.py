@@ -18,6 +18,7 @@ from barnabas.console.groups import (
     export_import_clone,
     history,
     reset,
+    settings,
     undo,
 )
 from barnabas.console.groups.apply_plan import Planner, add_change_options, carry_out
@@ -53,6 +54,17 @@ _COMMANDS: Final = {
         "show lag in records and seconds, and what it means",
         describe.add_lag_arguments,
         describe.show_lag,
+    ),
+    "settings": _Command(
+        "show the settings of groups of the new protocol (KIP-848)",
+        settings.add_settings_arguments,
+        settings.show_settings,
+    ),
+    "alter": _Command(
+        "change the settings of a group of the new protocol",
+        settings.add_alter_arguments,
+        settings.alter,
+        check=settings.check_alter,
     ),
     "barrier": _Command(
         "say when a group has read all that is there now",

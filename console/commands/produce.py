@@ -20,11 +20,10 @@ from barnabas.console.command_line.cluster_options import add_cluster_options, r
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.number_arguments import whole_number
 from barnabas.console.command_line.output import note
+from barnabas.console.command_line.setting_arguments import setting
 from barnabas.console.records.input_lines import standard_input
 from barnabas.console.records.line_format import LineFormat, unescaped
 from barnabas.protocol.settings import ConfigError
-
-from .topics import setting
 
 _AS_JAVA_DOES: Final = {"partitioner.class": "murmur2"}
 """A key goes where the producers of most other programs would have put it."""

@@ -6,7 +6,6 @@ Source: docs/spec/users.md §2.1 (kafka-topics).
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
@@ -18,9 +17,16 @@ from barnabas.client.admin.topic_configs import TOPIC_SOURCE, describe_settings
 from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.cluster_options import add_cluster_options, administer
 from barnabas.console.command_line.command_parser import add_command
-from barnabas.console.command_line.failure import Failure, Misuse
+from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.number_arguments import INT16_MAX, whole_number
 from barnabas.console.command_line.output import note, print_json, print_table, shown
+from barnabas.console.command_line.setting_arguments import (
+    add_alter_options,
+    add_config_option,
+    check_alter_options,
+    not_set,
+    print_settings,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.names import FORCE_INTERNAL_CLIENT, is_internal
 
@@ -34,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--replication-factor", type=whole_number(1, INT16_MAX), default=-1, metavar="N"
     )
-    create.add_argument("--config", action="append", type=setting, default=[], metavar="NAME=VALUE")
+    add_config_option(create)
     create.add_argument("--if-not-exists", action="store_true", help="be content with one there")
     listing = add_command(commands, "list", "name all topics")
     describe = add_command(commands, "describe", "show leaders, replicas and settings of topics")
@@ -47,10 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     alter.add_argument(
         "--partitions", type=whole_number(1), metavar="N", help="have so many, more than before"
     )
-    alter.add_argument("--config", action="append", type=setting, default=[], metavar="NAME=VALUE")
-    alter.add_argument(
-        "--delete-config", action="append", default=[], metavar="NAME", help="back to the default"
-    )
+    add_alter_options(alter)
     delete = add_command(commands, "delete", "remove topics and all their records")
     delete.add_argument("names", nargs="+", metavar="NAME")
     delete.add_argument("--if-exists", action="store_true", help="be content with one not there")
@@ -69,14 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Do what was typed; failures are raised, or reported where a part succeeded: then 1."""
     return _COMMANDS[chosen.command](chosen) or 0
-
-
-def setting(text: str) -> tuple[str, str]:
-    """``name=value`` as a pair."""
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text} must read NAME=VALUE")
-    return name, value
 
 
 def _create(chosen: argparse.Namespace) -> None:
@@ -124,7 +119,7 @@ def _describe(chosen: argparse.Namespace) -> None:
     _print_partitions(topics)
     if any(shown_settings.values()):
         print()
-        _print_settings(shown_settings)
+        print_settings("TOPIC", shown_settings)
 
 
 def _print_partitions(topics: Sequence[TopicDescription]) -> None:
@@ -142,20 +137,6 @@ def _print_partitions(topics: Sequence[TopicDescription]) -> None:
     print_table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR"), rows)
 
 
-def _print_settings(settings: Mapping[str, Sequence[SettingDescription]]) -> None:
-    rows = [
-        (
-            topic,
-            setting_description.name,
-            shown("(hidden)" if setting_description.is_sensitive else setting_description.value),
-            setting_description.source,
-        )
-        for topic, found in settings.items()
-        for setting_description in found
-    ]
-    print_table(("TOPIC", "SETTING", "VALUE", "SOURCE"), rows)
-
-
 async def _described(
     admin: Admin, names: Sequence[str]
 ) -> tuple[list[TopicDescription], Mapping[str, Sequence[SettingDescription]]]:
@@ -167,9 +148,7 @@ async def _described(
 def _alter(chosen: argparse.Namespace) -> None:
     if chosen.partitions is None and not chosen.config and not chosen.delete_config:
         raise Misuse("nothing to alter: say --partitions, --config or --delete-config")
-    both = sorted({name for name, _ in chosen.config} & set(chosen.delete_config))
-    if both:
-        raise Misuse(f"{both[0]}: say --config or --delete-config, not both")
+    check_alter_options(chosen)
     unset = administer(chosen, lambda admin: _altered(admin, chosen))
     is_altered = bool(chosen.config or chosen.partitions) or len(unset) < len(chosen.delete_config)
     for name in unset:
@@ -182,31 +161,16 @@ def _alter(chosen: argparse.Namespace) -> None:
 
 async def _altered(admin: Admin, chosen: argparse.Namespace) -> list[str]:
     """Alter the topic; the settings to be taken back that were not set."""
-    chosen.delete_config = list(dict.fromkeys(chosen.delete_config))
     settings = await describe_settings(admin.cluster, [chosen.name])
     if chosen.name not in settings:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {chosen.name}")
-    unset = _not_set(settings[chosen.name], chosen.delete_config)
+    unset = not_set(settings[chosen.name], chosen.delete_config, TOPIC_SOURCE, "a topic")
     removed = [name for name in chosen.delete_config if name not in unset]
     if chosen.config or removed:
         await alter_settings(admin.cluster, chosen.name, dict(chosen.config), removed)
     if chosen.partitions is not None:
         await add_partitions(admin.cluster, chosen.name, chosen.partitions)
     return unset
-
-
-def _not_set(settings: Sequence[SettingDescription], names: Sequence[str]) -> list[str]:
-    """Which of ``names`` the topic has no value for. Raises Failure for what is no setting.
-
-    The broker takes back what is not there without a word, Kafka's too; Kafka's tool asks first.
-    """
-    known = {description.name: description for description in settings}
-    for name in names:
-        if name not in known:
-            like = difflib.get_close_matches(name, known, 1)
-            hint = f", did you mean {like[0]}?" if like else ""
-            raise Failure(f"{name} is no setting of a topic{hint}")
-    return [name for name in names if known[name].source != TOPIC_SOURCE]
 
 
 def _delete(chosen: argparse.Namespace) -> int:

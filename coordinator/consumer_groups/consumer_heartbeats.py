@@ -288,6 +288,18 @@ class ConsumerHeartbeatHandler:
 
     # -- answers -------------------------------------------------------------------------------
 
+    def _interval_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
+        """When to send the next heartbeat: sooner while something is to change (C25)."""
+        interval_ms = self._machine.settings_of(group.group_id).heartbeat_interval_ms
+        sooner_ms = self._config.consumer_reconciliation_interval_ms
+        if not sooner_ms:
+            return interval_ms
+        is_settled = (
+            group.epoch <= group.assignment_epoch == member.epoch
+            and member.current.state is MemberState.STABLE
+        )
+        return interval_ms if is_settled else min(interval_ms, sooner_ms)
+
     def _answer(
         self, group: ConsumerGroup, member: ConsumerMember, respond: Respond, *, is_told: bool
     ) -> None:
@@ -296,7 +308,7 @@ class ConsumerHeartbeatHandler:
             error_code=ErrorCode.NONE,
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._machine.settings_of(group.group_id).heartbeat_interval_ms,
+            heartbeat_interval_ms=self._interval_ms(group, member),
             assignment=assignment_of(member.current.assigned) if is_told else None,
         )
         if group.last_write is None and not group.dirty:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import unquote
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.names import path_segment
@@ -70,6 +71,7 @@ CONFIG: Final = "/config"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_TOPICS: Final = "/config/topics"
 CONFIG_BROKERS: Final = "/config/brokers"
+CONFIG_GROUPS: Final = "/config/groups"
 ADMIN: Final = "/admin"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
@@ -82,8 +84,11 @@ FEATURE: Final = "/feature"
 OURS: Final = "/barnabas"
 """The parent of what Kafka does not know."""
 VOTERS: Final = OURS + "/voters"
+GROUP_CHANGES: Final = OURS + "/group_config_changes"
+"""Says whose settings to read again, of groups: brokers of Kafka 3.9 take no such announcement."""
 
 CONFIG_CHANGE_PREFIX: Final = CONFIG_CHANGES + "/config_change_"
+GROUP_CHANGE_PREFIX: Final = GROUP_CHANGES + "/group_config_change_"
 ISR_CHANGE_PREFIX: Final = ISR_CHANGES + "/isr_change_"
 LOG_DIR_EVENT_PREFIX: Final = LOG_DIR_EVENTS + "/log_dir_event_"
 """What sequential nodes are created under; ZooKeeper appends ten digits."""
@@ -105,6 +110,8 @@ PERSISTENT_PATHS: Final = (
     LOG_DIR_EVENTS,
 )
 """Made without data by every broker that starts, where they are missing."""
+OUR_PERSISTENT_PATHS: Final = (CONFIG_GROUPS, GROUP_CHANGES)
+"""The same, of those that brokers of Kafka do not know."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -160,6 +167,26 @@ def client_config_path(user: str | None, client_id: str | None) -> str:
         if name is not None:
             path += f"/{folder}/{name if name == DEFAULT_ENTITY else sanitize(name)}"
     return path
+
+
+def group_config_path(group: str) -> str:
+    """Where the settings of a group are: of any name that is not empty, however long."""
+    return f"{CONFIG_GROUPS}/{group_segment(group)}"
+
+
+def group_segment(group: str) -> str:
+    """A group's name as one level of a path; ``.`` and ``..`` are none in ZooKeeper."""
+    assert group, "checked"
+    return group.replace(".", "%2E") if group in (".", "..") else sanitize(group)
+
+
+def group_of_segment(segment: str) -> str | None:
+    """The group behind :func:`group_segment`; None for what is no result of it."""
+    try:
+        group = unquote(segment, errors="strict")
+    except ValueError:
+        return None
+    return group if group and group_segment(group) == segment else None
 
 
 def consumer_ids_path(group: str) -> str:

@@ -140,7 +140,8 @@ def _as_follower(name: str) -> Any:
 
 def _resources(module: Any, kind: int, **fields: Any) -> Callable[[str], Any]:
     def request(name: str) -> Any:
-        resource = module.Resource(resource_type=kind, resource_name=name if kind == 2 else "1")
+        named = {2: name, 32: GROUP}.get(kind, "1")
+        resource = module.Resource(resource_type=kind, resource_name=named)
         made = next(getattr(module, item) for item in dir(module) if item.endswith("Request"))
         return made(resources=[resource], **fields)
 
@@ -558,13 +559,14 @@ ASKED: Final = (
             (right,),
             _first((right, code)),
         )
-        for label, module, module_version, fields, topic_right, cluster_right in (
+        for label, module, module_version, fields, topic_right, group_right, cluster_right in (
             (
                 "describe settings",
                 describe_configs,
                 4,
                 {},
                 rights.DESCRIBE_TOPIC_CONFIGS,
+                rights.DESCRIBE_GROUP_CONFIGS,
                 rights.DESCRIBE_CLUSTER_CONFIGS,
             ),
             (
@@ -573,6 +575,7 @@ ASKED: Final = (
                 2,
                 {"validate_only": True},
                 rights.ALTER_TOPIC_CONFIGS,
+                rights.ALTER_GROUP_CONFIGS,
                 rights.ALTER_CLUSTER_CONFIGS,
             ),
             (
@@ -581,11 +584,13 @@ ASKED: Final = (
                 1,
                 {"validate_only": True},
                 rights.ALTER_TOPIC_CONFIGS,
+                rights.ALTER_GROUP_CONFIGS,
                 rights.ALTER_CLUSTER_CONFIGS,
             ),
         )
         for of, kind, right, code in (
             ("topic", 2, topic_right, 29),
+            ("group", 32, group_right, 30),
             ("node", 4, cluster_right, 31),
             ("logger", 8, cluster_right, 31),
         )

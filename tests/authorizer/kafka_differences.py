@@ -17,6 +17,13 @@ CONTROL_PLANE: Final = frozenset(
     {"leader and isr", "stop replica", "update metadata", "controlled shutdown"}
 )
 FOLLOWER: Final = frozenset({"fetch as a follower from a client", "fetch as a follower"})
+GROUP_SETTINGS: Final = frozenset(
+    {
+        "describe settings of a group",
+        "replace settings of a group",
+        "alter settings of a group",
+    }
+)
 LOGGERS: Final = frozenset({"describe settings of a logger", "alter settings of a logger"})
 OTHER_CODES: Final = frozenset({0, 8, 11, 31})
 
@@ -89,6 +96,14 @@ def _is_logger(cell: Cell) -> bool:
     )
 
 
+def _is_group_settings(cell: Cell) -> bool:
+    return (
+        cell.question in GROUP_SETTINGS
+        and codes_shown(cell.ours) in ({0}, {30})
+        and codes_shown(cell.kafka) == {42}
+    )
+
+
 def _is_not_served(cell: Cell) -> bool:
     return not cell.is_served and cell.ours == CLOSED and cell.question not in CONTROL_PLANE
 
@@ -143,6 +158,13 @@ DIFFERENCES: Final = (
         "42, or 31 to who lacks the right",
         "not built",
         _is_logger,
+    ),
+    Difference(
+        "settings of groups",
+        "DescribeConfigs and both AlterConfigs of resource type 32: 42",
+        "served, or 30 to who lacks the right",
+        "Kafka has them without ZooKeeper only",
+        _is_group_settings,
     ),
     Difference(
         "groups of the new protocol (KIP-848)",

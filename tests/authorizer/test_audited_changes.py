@@ -144,6 +144,23 @@ CHANGES: dict[str, tuple[Any, int, list[dict[str, Any]]]] = {
         2,
         [{"topic": "t", "settings": ["retention.ms"], "code": 0}],
     ),
+    "settings of a group": (
+        incremental_alter_configs.IncrementalAlterConfigsRequest(
+            resources=[
+                incremental_alter_configs.Resource(
+                    resource_type=32,
+                    resource_name="g",
+                    configs=[
+                        incremental_alter_configs.Config(
+                            name="consumer.session.timeout.ms", config_operation=0, value="50000"
+                        )
+                    ],
+                )
+            ]
+        ),
+        1,
+        [{"group": "g", "settings": ["consumer.session.timeout.ms"], "code": 0}],
+    ),
     "a setting, whose value nobody is told": (
         incremental_alter_configs.IncrementalAlterConfigsRequest(
             resources=[

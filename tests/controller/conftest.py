@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.controller.settings_desk import Desk, open_desk
 from tests.controller.small_cluster import SmallCluster
 from tests.sim.simulated_zookeeper import SimEnsemble
 
@@ -28,3 +29,9 @@ async def cluster() -> AsyncIterator[SmallCluster]:
     yield await ready
     over.set()
     await holder
+
+
+@pytest.fixture
+async def desk(cluster: SmallCluster) -> Desk:
+    """Changes settings of topics, groups and nodes by request."""
+    return await open_desk(cluster)

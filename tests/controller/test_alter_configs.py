@@ -3,110 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from barnabas.broker.handlers.alter_configs import (
-    APPEND,
-    DELETE,
-    SET,
-    SUBTRACT,
-    AlterConfigsHandler,
-)
-from barnabas.broker.handlers.describe_configs import NODE, TOPIC, DescribeConfigsHandler
-from barnabas.broker.settings.config_changes import ConfigChanges
+from barnabas.broker.handlers.config_edits import APPEND, DELETE, SET, SUBTRACT
+from barnabas.broker.handlers.describe_configs import NODE, TOPIC
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.dynamic_settings import OF_LISTENERS
 from barnabas.broker.settings.node_config import NodeConfig, load
 from barnabas.broker.settings.ssl_settings import is_secret
-from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     alter_configs,
-    describe_configs,
     incremental_alter_configs,
 )
 from barnabas.protocol.settings import ConfigError
 from barnabas.protocol.zookeeper import znodes
-from tests.controller.small_cluster import SmallCluster
+from tests.controller.settings_desk import SETTINGS, Change, Desk, resource
 from tests.handlers.peer import call, over_the_wire
-
-SETTINGS = {"zookeeper.connect": "z:1", "log.dirs": "d", "log.retention.ms": "5"}
-
-Change = tuple[str, int, str | None]
-
-
-@dataclass
-class Desk:
-    """One node's handlers for settings, with what they share."""
-
-    cluster: SmallCluster
-    alter: AlterConfigsHandler
-    describe: DescribeConfigsHandler
-    topics: TopicConfigs
-    nodes: DynamicNodeConfig
-
-    async def change(
-        self, kind: int, name: str, *changes: Change, validate_only: bool = False
-    ) -> tuple[int, str | None]:
-        request = incremental_alter_configs.IncrementalAlterConfigsRequest(
-            resources=[_resource(kind, name, changes)], validate_only=validate_only
-        )
-        answer = over_the_wire(await self.alter.alter(call(request, 1)), 1)
-        (result,) = answer.responses
-        return result.error_code, result.error_message
-
-    async def told(self, kind: int, name: str) -> dict[str, tuple[str | None, int]]:
-        resource = describe_configs.Resource(
-            resource_type=kind, resource_name=name, configuration_keys=None
-        )
-        request = describe_configs.DescribeConfigsRequest(resources=[resource])
-        answer = over_the_wire(await self.describe.describe(call(request, 4)), 4)
-        return {each.name: (each.value, each.config_source) for each in answer.results[0].configs}
-
-    async def stored(self, path: str) -> dict[str, str]:
-        data, _stat = await self.cluster.observer.get(path)
-        return dict(znodes.EntityConfig.from_json(data).config)
-
-
-def _resource(
-    kind: int, name: str, changes: Sequence[Change]
-) -> incremental_alter_configs.Resource:
-    return incremental_alter_configs.Resource(
-        resource_type=kind,
-        resource_name=name,
-        configs=[
-            incremental_alter_configs.Config(name=key, config_operation=operation, value=value)
-            for key, operation, value in changes
-        ],
-    )
-
-
-async def any_listeners(config: NodeConfig) -> None:
-    """Binds nothing."""
-
-
-@pytest.fixture
-async def desk(cluster: SmallCluster) -> Desk:
-    node = await cluster.start(1)
-    await cluster.create("t", {0: (1,)})
-    await cluster.led("t", 0, 1)
-    config = load(SETTINGS)
-    topics = TopicConfigs(cluster.observer, lambda: 0)
-    nodes = DynamicNodeConfig(cluster.observer, 1, config)
-    return Desk(
-        cluster,
-        AlterConfigsHandler(
-            1, node.cache, ConfigChanges(cluster.observer), topics, nodes, any_listeners
-        ),
-        DescribeConfigsHandler(1, node.cache, topics, nodes),
-        topics,
-        nodes,
-    )
 
 
 async def test_single_settings_of_a_topic_are_set_and_taken_back(desk: Desk) -> None:
@@ -200,9 +116,9 @@ async def test_a_change_that_cannot_be_made_has_its_code_and_writes_nothing(
 async def test_a_setting_or_resource_named_twice_is_refused(desk: Desk) -> None:
     twice = [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)]
     assert (await desk.change(TOPIC, "t", *twice))[0] == ErrorCode.INVALID_REQUEST
-    resource = _resource(TOPIC, "t", [("retention.ms", SET, "1")])
+    named = resource(TOPIC, "t", [("retention.ms", SET, "1")])
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(
-        resources=[resource, resource], validate_only=False
+        resources=[named, named], validate_only=False
     )
     answer = await desk.alter.alter(call(request, 0))
     assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST] * 2

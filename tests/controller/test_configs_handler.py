@@ -12,6 +12,7 @@ import pytest
 from barnabas.broker.controller.create_topics import RequestedTopic
 from barnabas.broker.handlers.describe_configs import NODE, PROTOCOL, TOPIC, DescribeConfigsHandler
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
+from barnabas.broker.settings.group_configs import GroupConfigs
 from barnabas.broker.settings.node_config import SECTIONS, load
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.settings.unsupported_settings import HIDDEN_NAMES, UNSUPPORTED_SETTINGS
@@ -41,8 +42,10 @@ async def handler(cluster: SmallCluster) -> DescribeConfigsHandler:
     )
     await cluster.led("t", 0, 1)
     configs = TopicConfigs(cluster.observer, lambda: 0)
-    nodes = DynamicNodeConfig(cluster.observer, 1, load(SETTINGS))
-    return DescribeConfigsHandler(1, node.cache, configs, nodes)
+    config = load(SETTINGS)
+    nodes = DynamicNodeConfig(cluster.observer, 1, config)
+    groups = GroupConfigs(cluster.observer, lambda: 0, config.coordinator)
+    return DescribeConfigsHandler(1, node.cache, configs, groups, nodes)
 
 
 async def described(

@@ -79,6 +79,19 @@ async def test_changes_of_roles_are_folded_into_one_event_that_names_all_offsets
     assert len(event.fields["topics"]) == NAMES_MAX
 
 
+async def test_whose_settings_changed_is_told(kept: Kept) -> None:
+    told = events(kept)
+    told.topic_settings_changed("orders")
+    told.group_settings_changed("billing")
+    told.node_settings_changed()
+    assert {event.event for event in kept.events()} == {"settings-changed"}
+    assert [event.fields for event in kept.events()] == [
+        {"topic": "orders"},
+        {"group": "billing"},
+        {"of_node": 3},
+    ]
+
+
 async def test_what_is_folded_is_told_by_itself_after_a_while(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:

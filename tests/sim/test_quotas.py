@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from barnabas.broker.handlers.alter_configs import DELETE, SET
+from barnabas.broker.handlers.config_edits import DELETE, SET
 from barnabas.broker.handlers.describe_configs import NODE
 from barnabas.broker.handlers.describe_configs import TOPIC as TOPIC_RESOURCE
 from barnabas.client.connection.connection import Connection

@@ -14,7 +14,8 @@ import pytest
 from barnabas.broker.coordination.coordinator_ports import ZooKeeperOffsetsPort
 from barnabas.broker.coordination.producer_id_manager import ProducerIdManager
 from barnabas.broker.lifecycle.node_identity import create_persistent_znodes
-from barnabas.broker.settings.topic_configs import NOTE_AGE_MS_MAX, TopicConfigs
+from barnabas.broker.settings.config_announcements import NOTE_AGE_MS_MAX
+from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.client.zookeeper.interface import NodeExists, ZooKeeper
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.zookeeper import znodes
