@@ -225,7 +225,14 @@ class GroupConsumer(GroupMembership):
             await self._find_positions(added)
         self._assignment = assigned
         # Opened after the listener: it may seek, and nothing may be handed out from before that.
-        await self._listener.on_assigned(added)
+        try:
+            await self._listener.on_assigned(added)
+        except KafkaError:
+            # Not taken, hence not ours yet either: the next generation offers them again, whoever
+            # assigns (test_partitions_that_a_listener_could_not_take_are_offered_to_it_again).
+            self._assignment -= added
+            self._fetcher.remove(added)
+            raise
         self.open |= added
         self._fetcher.wake()
 

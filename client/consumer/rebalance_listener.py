@@ -12,7 +12,9 @@ class RebalanceListener:
 
     Awaited by the rebalance, which goes on when it returns: to take longer than
     ``max.poll.interval.ms`` may cost the place in the group. An exception ends the consumer, unless
-    it is a KafkaError that may pass: then the rebalance is tried again.
+    it is a KafkaError that may pass: then the rebalance is tried again. Partitions whose
+    ``on_assigned`` raised it were not taken: they come with the next one, and in a classic group
+    ``on_revoked`` does not name them before.
     """
 
     async def on_revoked(self, topic_partitions: PartitionSet) -> None:

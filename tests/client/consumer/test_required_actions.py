@@ -17,6 +17,7 @@ from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.consumer.consumer_config import ConsumerConfig
 from barnabas.client.consumer.fetch_config import FetchConfig
 from barnabas.client.consumer.group_offsets import GroupOffsets
+from barnabas.client.consumer.rebalance_listener import PartitionSet, RebalanceListener
 from barnabas.client.errors import CommitFailed, KafkaError
 from barnabas.client.group_metadata import CommittedOffset
 from barnabas.client.topology import TopicPartition
@@ -425,6 +426,33 @@ async def test_a_cooperative_member_that_could_not_read_its_offsets_takes_its_pa
         await joined(consumer, group, generation=2)
         await until(lambda: consumer._member is not None and consumer._member.open)
         assert consumer.assignment == {TOPIC_PARTITION}
+
+
+class FailingOnce(RebalanceListener):
+    """Cannot take its partitions at first, as one that asks a broker for where to begin."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, PartitionSet]] = []
+
+    async def on_assigned(self, topic_partitions: PartitionSet) -> None:
+        self.told.append(("assigned", topic_partitions))
+        if len(self.told) == 1:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    async def on_revoked(self, topic_partitions: PartitionSet) -> None:
+        self.told.append(("revoked", topic_partitions))
+
+
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
+async def test_partitions_that_a_listener_could_not_take_are_offered_to_it_again(
+    cluster: ScriptedCluster, group: ScriptedCoordinator, assignor: str
+) -> None:
+    listener, config = FailingOnce(), replace(CONFIG, assignors=(assignor,))
+    async with consumer_of(cluster, config=config, listener=listener) as consumer:
+        await joined(consumer, group, generation=2)
+        await until(lambda: consumer._member is not None and consumer._member.open)
+        assert consumer.assignment == {TOPIC_PARTITION}
+        assert listener.told == [("assigned", frozenset({TOPIC_PARTITION}))] * 2
 
 
 async def test_only_who_assigns_now_watches_how_many_partitions_there_are(
