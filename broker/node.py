@@ -124,9 +124,8 @@ class Node:
         self.audit_file: AuditFile | None = None
         """Where the audit log goes; None for the node's own log."""
         self._audit = AuditLog(now=self._loop.time, now_ms=now_ms, later=self._loop.call_later)
-        security = self._security = NodeSecurity(
-            config, *ids, zookeeper, now_ms, renew, self._audit
-        )
+        parts = (*ids, zookeeper, now_ms, renew, self._audit)
+        security = self._security = NodeSecurity(config, *parts)
         self._dial = security.dial
         self._cluster_id_check = ClusterIdCheck(zookeeper, identity.cluster_id)
         self._metadata = MetadataCache()
@@ -136,9 +135,7 @@ class Node:
         self._replicas = self._build_replicas()
         self._acls = self._build_access_control()
         self._damaged_replicas = DamagedReplicas(self._replicas, self._log_dir_events.notify)
-        self._stray_replicas = StrayReplicas(
-            identity.node_id, logs, self._replicas, self._metadata, zookeeper
-        )
+        self._stray_replicas = self._build_stray_replicas()
         self._liveness = self._build_liveness(lease_clock)
         self._listeners = Listeners(config, self._limits, self._liveness, security)
         self._listener_reconfiguration = self._build_listener_reconfiguration()
@@ -157,6 +154,11 @@ class Node:
 
     def _is_registered(self) -> bool:
         return self._registration is not None and self._registration.is_held
+
+    def _build_stray_replicas(self) -> StrayReplicas:
+        return StrayReplicas(
+            self.identity.node_id, self._logs, self._replicas, self._metadata, self._zookeeper
+        )
 
     def _build_access_control(self) -> AccessControl | None:
         """None where no authorizer is configured: then nothing is asked for any request."""

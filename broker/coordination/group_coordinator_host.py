@@ -52,10 +52,7 @@ class GroupCoordinatorHost:
         transaction_lookup: TransactionLookup,
         settings_of: SettingsOf,
     ) -> None:
-        """``locate`` gives the address that ``dial`` takes, of another node or of this one.
-
-        ``settings_of``: what is set for a group of the new protocol.
-        """
+        """``locate`` gives what ``dial`` takes of a node; ``settings_of`` what a group is given."""
         loop = asyncio.get_running_loop()
         self._replicas = replicas
         self._liveness = liveness

@@ -1,4 +1,7 @@
-"""The settings of groups in ZooKeeper, and how nodes learn of them (consumer-groups.md §2.6)."""
+"""The settings of groups in ZooKeeper, and how nodes learn of them.
+
+Source: docs/spec/consumer-groups.md §2.6.
+"""
 
 from __future__ import annotations
 
