@@ -32,6 +32,7 @@ from barnabas.protocol.messages import (
     metadata,
     offset_fetch,
 )
+from barnabas.protocol.records.builder import build_batch
 
 TOPICS: Final = 10_000
 PARTITIONS: Final = 10
@@ -73,11 +74,24 @@ def _topic(name: str, partitions: int) -> metadata.TopicResult:
     )  # fmt: skip
 
 
+def _offsets_of(group: str) -> list[offset_fetch.TopicResult]:
+    parts = [
+        offset_fetch.PartitionResult(
+            partition_index=index, committed_offset=_COMMITTED, metadata="", error_code=0
+        )
+        for index in range(PARTITIONS)
+    ]
+    return [offset_fetch.TopicResult(name=topic_name(_number(group)), partitions=parts)]
+
+
 class PaperCluster:
     """All three nodes; each is a port of this process."""
 
     def __init__(self) -> None:
         self.ports: dict[int, int] = {}
+        self._batch = bytes(
+            build_batch([(b"key", bytes(100))], timestamp_ms=time.time_ns() // 1_000_000)
+        )
         self.asked: dict[ApiKey, int] = {}
         topics = [_topic(topic_name(number), PARTITIONS) for number in range(TOPICS)]
         topics.append(_topic(OFFSETS_TOPIC, OFFSETS_PARTITIONS))
@@ -95,8 +109,8 @@ class PaperCluster:
             ApiKey.DESCRIBE_CLUSTER: (0, self._cluster),
             ApiKey.LIST_GROUPS: (4, self._groups),
             ApiKey.DESCRIBE_GROUPS: (5, self._describe),
-            ApiKey.FIND_COORDINATOR: (3, self._find),
-            ApiKey.OFFSET_FETCH: (7, self._committed),
+            ApiKey.FIND_COORDINATOR: (4, self._find),
+            ApiKey.OFFSET_FETCH: (8, self._committed),
             ApiKey.LIST_OFFSETS: (7, self._offsets),
             ApiKey.DESCRIBE_LOG_DIRS: (4, self._directories),
             ApiKey.DESCRIBE_CONFIGS: (4, self._configs),
@@ -201,23 +215,32 @@ class PaperCluster:
     def _find(
         self, node: int, request: find_coordinator.FindCoordinatorRequest
     ) -> find_coordinator.FindCoordinatorResponse:
-        found = self._coordinator(request.key)
+        keys = request.coordinator_keys or [request.key]
+        places = [(key, self._coordinator(key)) for key in keys]
+        found = places[0][1]
         return find_coordinator.FindCoordinatorResponse(
-            error_code=0, error_message=None, node_id=found, host=_HOST, port=self.ports[found]
-        )
+            error_code=0, error_message=None, node_id=found, host=_HOST, port=self.ports[found],
+            coordinators=[
+                find_coordinator.Coordinator(
+                    key=key, node_id=place, host=_HOST, port=self.ports[place], error_code=0,
+                    error_message=None,
+                )
+                for key, place in places
+            ],
+        )  # fmt: skip
 
     def _committed(
         self, node: int, request: offset_fetch.OffsetFetchRequest
     ) -> offset_fetch.OffsetFetchResponse:
-        parts = [
-            offset_fetch.PartitionResult(
-                partition_index=index, committed_offset=_COMMITTED, metadata="", error_code=0
-            )
-            for index in range(PARTITIONS)
-        ]
-        name = topic_name(_number(request.group_id))
-        topics = [offset_fetch.TopicResult(name=name, partitions=parts)]
-        return offset_fetch.OffsetFetchResponse(topics=topics, error_code=0)
+        return offset_fetch.OffsetFetchResponse(
+            topics=_offsets_of(request.group_id) if request.group_id else (), error_code=0,
+            groups=[
+                offset_fetch.GroupResult(
+                    group_id=group.group_id, topics=_offsets_of(group.group_id), error_code=0
+                )
+                for group in request.groups
+            ],
+        )  # fmt: skip
 
     def _offsets(
         self, node: int, request: list_offsets.ListOffsetsRequest
@@ -292,7 +315,7 @@ class PaperCluster:
                         fetch.PartitionResult(
                             partition_index=part.partition, error_code=0, high_watermark=0,
                             last_stable_offset=0, log_start_offset=0, aborted_transactions=None,
-                            records=None,
+                            records=self._record(topic.topic, part.fetch_offset),
                         )
                         for part in topic.partitions
                     ],
@@ -300,6 +323,12 @@ class PaperCluster:
                 for topic in request.topics
             ],
         )  # fmt: skip
+
+    def _record(self, topic: str, offset: int) -> bytes | None:
+        """One record, so old as the cluster; the offset is no part of what its checksum is of."""
+        if topic == OFFSETS_TOPIC:
+            return None
+        return offset.to_bytes(8, "big") + self._batch[8:]
 
 
 async def main() -> None:

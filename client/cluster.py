@@ -22,6 +22,7 @@ from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse, Topic
 
 from .client_config import ClientConfig
+from .connection.answer_memory import AnswerMemory
 from .connection.connection import Connection
 from .connection.sasl_login import SaslLogin
 from .errors import (
@@ -36,8 +37,11 @@ from .errors import (
 from .retry import Attempts, Remedy, remedy
 from .tls.contexts import ClientTls
 from .topology import Node, TopicPartition, Topology
+from .turns import Turns
 
-__all__ = ["Cluster", "Codes", "Node", "TopicPartition", "Unreachable", "parse_addresses"]
+__all__ = [
+    "AnswerMemory", "Cluster", "Codes", "Node", "TopicPartition", "Unreachable", "parse_addresses",
+]  # fmt: skip
 
 Codes = Callable[[Any], Iterable[int]]
 """The error codes in an answer that decide whether the call is tried again."""
@@ -94,6 +98,8 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], Node] = {}
         self._connections: dict[ConnectionKey, Connection] = {}
         self._opening: dict[ConnectionKey, asyncio.Lock] = {}
+        self._learnt: MetadataResponse | None = None
+        """The last answer of :meth:`all_topics`: what it says of topics is known."""
         self._is_closed = False
         self._closed_at_once = 0
         self._tls = ClientTls(self.config) if self.config.speaks_tls else None
@@ -116,6 +122,17 @@ class Cluster:
         answer: MetadataResponse = await self.to_any(request)
         return answer
 
+    async def all_topics(self, memory: AnswerMemory) -> MetadataResponse:
+        """As :meth:`metadata` of all topics, for who asks often: see :class:`AnswerMemory`.
+
+        The answer is the same object as the last time where nothing has changed.
+        """
+        answer: MetadataResponse = await self._retried(
+            self._any_connection, lambda: None, MetadataRequest(topics=None,
+            allow_auto_topic_creation=False), _no_codes, memory=memory,
+        )  # fmt: skip
+        return answer
+
     async def nodes(self) -> list[Node]:
         """Every broker that is up, in the order of their ids."""
         await self.metadata([])
@@ -125,11 +142,19 @@ class Cluster:
         """Ask whichever broker is connected."""
         return await self._retried(self._any_connection, lambda: None, message, codes or _no_codes)
 
-    async def to_node(self, node_id: int, message: Any, codes: Codes | None = None) -> Any:
+    async def to_node(
+        self,
+        node_id: int,
+        message: Any,
+        codes: Codes | None = None,
+        *,
+        memory: AnswerMemory | None = None,
+    ) -> Any:
         """Ask one broker; raises BROKER_NOT_AVAILABLE when the cluster has no such broker."""
         return await self._retried(
-            lambda: self.connection_to(node_id), lambda: None, message, codes or _no_codes
-        )
+            lambda: self.connection_to(node_id), lambda: None, message, codes or _no_codes,
+            memory=memory,
+        )  # fmt: skip
 
     async def to_controller(self, message: Any, codes: Codes) -> Any:
         """Ask the controller, the next one too when it moves meanwhile."""
@@ -294,6 +319,7 @@ class Cluster:
         codes: Codes,
         *,
         version_max: int | None = None,
+        memory: AnswerMemory | None = None,
     ) -> Any:
         """One call with its retries: the answer, as soon as none of its codes asks for another.
 
@@ -304,7 +330,9 @@ class Cluster:
         attempts = Attempts(self.config, self.random, clock())
         while True:
             try:
-                answer = await self._sent(await route(), message, version_max=version_max)
+                answer = await self._sent(
+                    await route(), message, version_max=version_max, memory=memory
+                )
                 step, why = remedy(known_code(code) for code in codes(answer))
                 if step is Remedy.GIVE_UP:
                     return answer
@@ -342,13 +370,27 @@ class Cluster:
         timeout_ms: int | None = None,
         *,
         version_max: int | None = None,
+        memory: AnswerMemory | None = None,
     ) -> Any:
         version = version_for(connection, type(message), version_max)
         bound_ms = timeout_ms or self.config.request_timeout_ms
-        answer = await connection.request(message, version, bound_ms)
+        answer = await connection.request(message, version, bound_ms, memory=memory)
         if isinstance(answer, MetadataResponse):
-            self.topology.learn(answer)
+            await self._learn(answer, in_turns=memory is not None)
         return answer
+
+    async def _learn(self, answer: MetadataResponse, *, in_turns: bool) -> None:
+        if not in_turns:
+            self.topology.learn(answer)
+            return
+        self.topology.learn_nodes(answer)
+        if answer is self._learnt:
+            return
+        turns = Turns()
+        for topic in answer.topics:
+            self.topology.learn_topics([topic])
+            await turns.pause()
+        self._learnt = answer
 
     async def _controller_connection(self) -> Connection:
         if self.topology.controller is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.metadata import MetadataResponse, Partition
+from barnabas.protocol.messages.metadata import MetadataResponse, Partition, TopicResult
 
 from .errors import known_code
 
@@ -50,12 +50,20 @@ class Topology:
 
     def learn(self, answer: MetadataResponse) -> None:
         """Take over an answer, except for leaders older than those we know."""
+        self.learn_nodes(answer)
+        self.learn_topics(answer.topics)
+
+    def learn_nodes(self, answer: MetadataResponse) -> None:
+        """Take over the brokers and the controller alone."""
         self.nodes = {
             broker.node_id: Node(broker.node_id, broker.host, broker.port)
             for broker in answer.brokers
         }
         self.controller = answer.controller_id if answer.controller_id >= 0 else None
-        for topic in answer.topics:
+
+    def learn_topics(self, topics: Iterable[TopicResult]) -> None:
+        """Take over some topics of an answer; see :meth:`learn`."""
+        for topic in topics:
             if topic.name is None:
                 continue
             if topic.error_code:

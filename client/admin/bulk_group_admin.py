@@ -14,13 +14,13 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from barnabas.client.errors import KafkaError, UnsupportedVersion
-from barnabas.client.topology import TopicPartition
+from barnabas.client.topology import Node, TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import consumer_group_describe, describe_groups, offset_fetch
 
 from .admin import Admin
-from .descriptions import Committed
-from .group_admin import DEAD, committed_in
+from .descriptions import Committed, GroupDescription
+from .group_admin import DEAD, classic_description, committed_in, consumer_description
 
 T = TypeVar("T")
 
@@ -72,9 +72,16 @@ class BulkGroupAdmin:
 
     async def states(self, groups: Collection[str]) -> dict[str, GroupStatus | KafkaError]:
         """State and number of members of each; a group that does not exist is Dead."""
+        return {
+            group: found if isinstance(found, KafkaError) else _status(found)
+            for group, found in (await self.describe(groups)).items()
+        }
+
+    async def describe(self, groups: Collection[str]) -> dict[str, GroupDescription | KafkaError]:
+        """Each with its members; see ``Admin.describe_group``."""
         found = await self._in_packs(groups, self._described)
         missing = [group for group in groups if group not in found]
-        return {**found, **await _each(missing, self._state)}
+        return {**found, **await _each(missing, self._admin.describe_group)}
 
     async def commit(self, offsets: Mapping[str, Offsets]) -> dict[str, Codes | KafkaError]:
         """Commit for groups without members; see ``Admin.alter_offsets``."""
@@ -149,16 +156,20 @@ class BulkGroupAdmin:
             if not group.error_code and not any(_codes(group.topics))
         }
 
-    async def _described(self, node: int, groups: list[str]) -> Mapping[str, GroupStatus]:
+    async def _described(self, node: int, groups: list[str]) -> Mapping[str, GroupDescription]:
         request = describe_groups.DescribeGroupsRequest(groups=groups)
         answer = await self._cluster.ask(node, request)
-        found = _statuses(answer.groups)
-        dead = [group for group, status in found.items() if status.state == DEAD]
+        told = [group for group in answer.groups if not group.error_code]
+        found = {
+            group.group_id: classic_description(group, await self._coordinator(group.group_id))
+            for group in told
+        }
+        dead = [group for group, described in found.items() if not described.exists]
         return {**found, **await self._described_consumer_groups(node, dead)}
 
     async def _described_consumer_groups(
         self, node: int, groups: list[str]
-    ) -> Mapping[str, GroupStatus]:
+    ) -> Mapping[str, GroupDescription]:
         """Those of the consumer protocol, which DescribeGroups takes for none."""
         if not groups:
             return {}
@@ -166,21 +177,21 @@ class BulkGroupAdmin:
             group_ids=groups, include_authorized_operations=False
         )
         try:
-            return _statuses((await self._cluster.ask(node, request)).groups)
+            answer = await self._cluster.ask(node, request)
         except UnsupportedVersion:  # a broker without that protocol
             return {}
+        return {
+            group.group_id: consumer_description(group, await self._coordinator(group.group_id))
+            for group in answer.groups
+            if not group.error_code
+        }
 
-    async def _state(self, group: str) -> GroupStatus:
-        described = await self._admin.describe_group(group)
-        return GroupStatus(described.state, len(described.members))
+    async def _coordinator(self, group: str) -> Node:
+        return await self._cluster.coordinator_of(group)
 
 
-def _statuses(groups: Iterable[Any]) -> dict[str, GroupStatus]:
-    return {
-        group.group_id: GroupStatus(group.group_state, len(group.members))
-        for group in groups
-        if not group.error_code
-    }
+def _status(described: GroupDescription) -> GroupStatus:
+    return GroupStatus(described.state, len(described.members))
 
 
 def _packs(groups: Iterable[str]) -> Iterable[list[str]]:

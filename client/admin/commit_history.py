@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from barnabas.client.cluster import Cluster, TopicPartition
 from barnabas.client.consumer.single_fetch import entries, fetch_batches
 from barnabas.client.errors import KafkaError
+from barnabas.client.turns import Turns
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import list_offsets
 from barnabas.protocol.offsets_topic import (
@@ -205,6 +206,7 @@ async def _read(
     end: int,
 ) -> None:
     is_whole = position == start
+    turns = Turns()
     while position < end:
         data = await fetch_batches(cluster, topic_partition, position)
         before = position
@@ -214,6 +216,7 @@ async def _read(
                 is_whole = True
             replay.add(entry)
             position = entry.last_offset + 1
+            await turns.pause()
         if position <= before:
             return  # the log was cut meanwhile
 

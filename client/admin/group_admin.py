@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.client.cluster import TopicPartition
+from barnabas.client.cluster import Node, TopicPartition
 from barnabas.client.errors import UnsupportedVersion, known_code, raise_for
 from barnabas.protocol import consumer_protocol
 from barnabas.protocol.errors import ErrorCode
@@ -58,7 +58,7 @@ class GroupAdmin(LogOffsets):
         """
         nodes = await self.cluster.nodes()
         listed = await asyncio.gather(*(self._groups_of(node.id, states, types) for node in nodes))
-        return sorted(group for groups in listed for group in groups)
+        return in_order(group for groups in listed for group in groups)
 
     async def describe_group(self, group: str) -> GroupDescription:
         """One group and its members, of either protocol; one that does not exist is Dead."""
@@ -70,14 +70,7 @@ class GroupAdmin(LogOffsets):
         raise_for(found.error_code, group)
         if found.group_state == DEAD and (other := await self._consumer_group(group)) is not None:
             return other
-        return GroupDescription(
-            group=group,
-            state=found.group_state,
-            protocol_type=found.protocol_type,
-            assignor=found.protocol_data,
-            coordinator=await self.cluster.coordinator_of(group),
-            members=[_member(member, found.protocol_type) for member in found.members],
-        )
+        return classic_description(found, await self.cluster.coordinator_of(group))
 
     async def _consumer_group(self, group: str) -> GroupDescription | None:
         """One of the consumer protocol, which DescribeGroups does not know; None for no such."""
@@ -94,14 +87,7 @@ class GroupAdmin(LogOffsets):
         if found.error_code in _NO_SUCH_CONSUMER_GROUP:
             return None
         raise_for(found.error_code, group)
-        return GroupDescription(
-            group=group,
-            state=found.group_state,
-            protocol_type=_CONSUMER,
-            assignor=found.assignor_name,
-            coordinator=await self.cluster.coordinator_of(group),
-            members=[_consumer_member(member) for member in found.members],
-        )
+        return consumer_description(found, await self.cluster.coordinator_of(group))
 
     async def delete_group(self, group: str) -> ErrorCode:
         """Delete a group with its offsets; the code says why it could not be.
@@ -245,30 +231,10 @@ class GroupAdmin(LogOffsets):
         In the order of topics and partitions; members without a partition come last.
         """
         committed = await self.committed_offsets(group.group)
-        owners = {
-            topic_partition: member
-            for member in group.members
-            for topic_partition in member.assignment
-        }
-        topic_partitions = sorted({*committed, *owners})
+        topic_partitions = partitions_of(group, committed)
         ends = await self.end_offsets(topic_partitions)
         starts = await self.start_offsets(topic_partitions)
-        rows = [
-            Progress(
-                group=group.group,
-                topic=topic_partition.topic,
-                partition=topic_partition.partition,
-                current_offset=committed[topic_partition].offset
-                if topic_partition in committed
-                else None,
-                log_start_offset=starts.get(topic_partition),
-                log_end_offset=ends.get(topic_partition),
-                member=owners.get(topic_partition),
-            )
-            for topic_partition in topic_partitions
-        ]
-        idle = [member for member in group.members if not member.assignment]
-        return rows + [Progress(group=group.group, member=member) for member in idle]
+        return progress_of(group, committed, starts, ends)
 
     async def _groups_of(
         self, node_id: int, states: Sequence[str], types: Sequence[str]
@@ -276,16 +242,84 @@ class GroupAdmin(LogOffsets):
         request = list_groups.ListGroupsRequest(states_filter=states, types_filter=types)
         answer = await self.cluster.to_node(node_id, request, lambda answer: [answer.error_code])
         raise_for(answer.error_code)
-        return [
-            GroupListing(
-                group=group.group_id,
-                protocol_type=group.protocol_type,
-                state=group.group_state,
-                coordinator=node_id,
-                group_type=group.group_type,
-            )
-            for group in answer.groups
-        ]
+        return [listing_of(group, node_id) for group in answer.groups]
+
+
+def classic_description(found: describe_groups.Group, coordinator: Node) -> GroupDescription:
+    """A group as DescribeGroups tells it."""
+    return GroupDescription(
+        group=found.group_id,
+        state=found.group_state,
+        protocol_type=found.protocol_type,
+        assignor=found.protocol_data,
+        coordinator=coordinator,
+        members=[_member(member, found.protocol_type) for member in found.members],
+    )
+
+
+def consumer_description(
+    found: consumer_group_describe.DescribedGroup, coordinator: Node
+) -> GroupDescription:
+    """A group as ConsumerGroupDescribe tells it."""
+    return GroupDescription(
+        group=found.group_id,
+        state=found.group_state,
+        protocol_type=_CONSUMER,
+        assignor=found.assignor_name,
+        coordinator=coordinator,
+        members=[_consumer_member(member) for member in found.members],
+    )
+
+
+def partitions_of(
+    group: GroupDescription, committed: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """What a group has committed or was given, in order."""
+    given = {place for member in group.members for place in member.assignment}
+    return sorted({*committed, *given})
+
+
+def progress_of(
+    group: GroupDescription,
+    committed: Mapping[TopicPartition, Committed],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> list[Progress]:
+    """How far a group is, from what it has committed and where logs start and end.
+
+    As :meth:`GroupAdmin.progress` tells it.
+    """
+    owners = {place: member for member in group.members for place in member.assignment}
+    rows = [
+        Progress(
+            group=group.group,
+            topic=place.topic,
+            partition=place.partition,
+            current_offset=committed[place].offset if place in committed else None,
+            log_start_offset=starts.get(place),
+            log_end_offset=ends.get(place),
+            member=owners.get(place),
+        )
+        for place in partitions_of(group, committed)
+    ]
+    idle = [member for member in group.members if not member.assignment]
+    return rows + [Progress(group=group.group, member=member) for member in idle]
+
+
+def in_order(listings: Iterable[GroupListing]) -> list[GroupListing]:
+    """By name; one that two coordinators list, while it moves, by coordinator."""
+    return sorted(listings, key=lambda listing: (listing.group, listing.coordinator))
+
+
+def listing_of(group: list_groups.Group, node_id: int) -> GroupListing:
+    """What a coordinator lists, as we say it."""
+    return GroupListing(
+        group=group.group_id,
+        protocol_type=group.protocol_type,
+        state=group.group_state,
+        coordinator=node_id,
+        group_type=group.group_type,
+    )
 
 
 def committed_in(topics: Iterable[offset_fetch.TopicResult]) -> dict[TopicPartition, Committed]:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from barnabas.client.cluster import Cluster, TopicPartition
 from barnabas.client.consumer.single_fetch import entries
 from barnabas.client.errors import KafkaError
+from barnabas.client.turns import Turns
 from barnabas.protocol.messages import fetch
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.corrupt_records import CorruptRecords
@@ -88,13 +89,14 @@ async def _look(
             raise
         cluster.forget_leaders(ranges)
         return times, others
+    turns = Turns()
     for topic in answer.responses:
         for partition in topic.partitions:
             topic_partition = TopicPartition(topic.topic, partition.partition_index)
             if partition.error_code:
                 cluster.forget_leaders([topic_partition])
             elif topic_partition in ranges and partition.records:
-                await asyncio.sleep(0)
+                await turns.pause()
                 found = _first(bytes(partition.records), ranges[topic_partition], within_ms)
                 if isinstance(found, UnreadRange):
                     others[topic_partition] = found

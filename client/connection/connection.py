@@ -27,6 +27,7 @@ from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.frame import parse_response_header, request_frame
 from barnabas.protocol.messages import api_versions, sasl_authenticate, sasl_handshake
 
+from .answer_memory import AnswerMemory
 from .in_flight_requests import InFlightRequests
 from .sasl_login import SaslLogin
 from .throttle import Throttle
@@ -163,13 +164,19 @@ class Connection:
         return version
 
     async def request(
-        self, message: Any, version: int | None = None, timeout_ms: int | None = None
+        self,
+        message: Any,
+        version: int | None = None,
+        timeout_ms: int | None = None,
+        *,
+        memory: AnswerMemory | None = None,
     ) -> Any:
         """Send ``message`` and return the answer to it; None for a produce with acks 0.
 
         ``version`` None takes the highest that both sides speak. Codes inside the answer are the
         caller's to read. A broker that asked to be left alone is left alone first (KIP-219), which
-        is no part of ``timeout_ms`` unless it is longer. Raises Disconnected, RequestTimedOut or
+        is no part of ``timeout_ms`` unless it is longer. With ``memory`` a long answer is read in
+        turns, and only where it differs from the last one. Raises Disconnected, RequestTimedOut or
         UnsupportedVersion.
         """
         message_class = type(message)
@@ -185,7 +192,10 @@ class Connection:
                 self._frame(spec.key, chosen, encoder(message_class, chosen)(message))
             )
             return None
-        return self.read(message_class, chosen, await self.ask(message, chosen, limit_ms))
+        frame = await self.ask(message, chosen, limit_ms)
+        if memory is not None:
+            return await self._remembered(api.spec_of(message_class), chosen, frame, memory)
+        return self.read(message_class, chosen, frame)
 
     def ask(self, message: Any, version: int, timeout_ms: int) -> asyncio.Future[bytes]:
         """Send ``message`` at once; what comes of it is for :meth:`read`.
@@ -242,13 +252,28 @@ class Connection:
 
     def _decoded(self, spec: api.ApiSpec, version: int, frame: bytes) -> Any:
         try:
-            header_version = api.response_header_version(spec.key, version)
-            _, start = parse_response_header(frame, header_version)
+            start = _body_start(spec, version, frame)
             answer = decoder(spec.response, version)(frame, start)
         except CorruptRequest as error:
-            failure = Disconnected(f"{self.peer} sent a corrupt {spec.name} answer: {error}")
-            self._in_flight.fail(failure)
-            raise failure from error
+            raise self._corrupt(spec, error) from error
+        return self._heeded(spec, version, answer)
+
+    async def _remembered(
+        self, spec: api.ApiSpec, version: int, frame: bytes, memory: AnswerMemory
+    ) -> Any:
+        try:
+            start = _body_start(spec, version, frame)
+            answer = await memory.read(spec.response, version, frame, start)
+        except CorruptRequest as error:
+            raise self._corrupt(spec, error) from error
+        return self._heeded(spec, version, answer)
+
+    def _corrupt(self, spec: api.ApiSpec, error: CorruptRequest) -> Disconnected:
+        failure = Disconnected(f"{self.peer} sent a corrupt {spec.name} answer: {error}")
+        self._in_flight.fail(failure)
+        return failure
+
+    def _heeded(self, spec: api.ApiSpec, version: int, answer: Any) -> Any:
         throttle_time_ms = getattr(answer, "throttle_time_ms", 0)
         if throttle_time_ms > 0:
             self._throttle.tell(spec.key, version, throttle_time_ms)
@@ -330,6 +355,11 @@ def _reason(error: Exception, timeout_ms: int) -> str:
     if number and number < 0 and isinstance(error, OSError):  # of the resolver of names
         return error.strerror or str(error)
     return os.strerror(number) if number else str(error) or type(error).__name__
+
+
+def _body_start(spec: api.ApiSpec, version: int, frame: bytes) -> int:
+    header_version = api.response_header_version(spec.key, version)
+    return parse_response_header(frame, header_version)[1]
 
 
 def _error_code(frame: bytes) -> int:

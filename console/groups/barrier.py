@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.log_ends import COMMITTED, LATEST, look_up
 from barnabas.client.admin.time_lag import UnreadRange, first_unread_ms
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.number_arguments import INT32_MAX, whole_number
 from barnabas.console.command_line.output import note, print_json, print_table, shown
-from barnabas.console.web.watch.log_ends import COMMITTED, LATEST, look_up
 
 from .offsets_csv import partition_text, print_csv, read_csv_file
 from .plan import missing

@@ -9,30 +9,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.commit_history import History, SeenCommit, ends_at, read_histories
-from barnabas.client.admin.descriptions import GroupDescription, Progress
-from barnabas.client.admin.time_lag import UnreadRange, first_unread_ms
-from barnabas.client.cluster import TopicPartition
+from barnabas.client.admin.commit_history import History, read_histories
+from barnabas.client.admin.descriptions import Progress
 from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.output import note, print_json, print_table, shown
-from barnabas.coordinator.group_health import (
-    BURROW,
-    END_EVERY_MS,
-    CommitSample,
-    Verdict,
-    evaluate,
-    evaluate_group,
-)
-from barnabas.coordinator.lag import Lag, lag_of, seconds_behind, unread_from
+from barnabas.coordinator.group_health import BURROW, Verdict
 from barnabas.protocol.errors import ErrorCode
+
+from .partition_lags import GroupLag, PartitionLag, partition_lags
 
 LAG_COLUMNS: Final = ("LAG-SECONDS", "VERDICT", "NOTE")
 """What stands behind Kafka's columns."""
@@ -40,54 +30,6 @@ _NO_HISTORY: Final = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-_RECENT_MS: Final = BURROW.commits * END_EVERY_MS
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionLag:
-    """How one partition of a group stands; None for what could not be found out."""
-
-    progress: Progress
-    lag: Lag | None
-    seconds: float | None
-    verdict: Verdict
-
-    @property
-    def note(self) -> str | None:
-        """What is odd about the offset."""
-        if self.lag is None:
-            return None
-        if self.lag.is_below_log_start:
-            return "below-log-start"
-        return "beyond-end" if self.lag.is_beyond_end else None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLag:
-    """A group and all its partitions."""
-
-    group: GroupDescription
-    partitions: Sequence[PartitionLag]
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst of its partitions."""
-        return evaluate_group(partition.verdict for partition in self.partitions)
-
-    @property
-    def records(self) -> int:
-        """What is still to be read, in all partitions that are known."""
-        return sum(
-            partition.lag.records for partition in self.partitions if partition.lag is not None
-        )
-
-    @property
-    def seconds(self) -> float | None:
-        """The age of the oldest record that is not read yet; None when none is known."""
-        return max(
-            (partition.seconds for partition in self.partitions if partition.seconds is not None),
-            default=None,
-        )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -152,44 +94,6 @@ async def _group_lags(admin: Admin, chosen: argparse.Namespace) -> list[GroupLag
     ]
 
 
-async def partition_lags(
-    admin: Admin,
-    group: GroupDescription,
-    history: History | None,
-    now_ms: Callable[[], int] | None = None,
-) -> list[PartitionLag]:
-    """How ``group`` stands in every partition that it has committed or was given.
-
-    There is no verdict without a ``history``. Raises KafkaError.
-    """
-    rows = await admin.progress(group)
-    now = (now_ms or _wall_clock_ms)()
-    topic_partitions = {
-        TopicPartition(row.topic, row.partition): row
-        for row in rows
-        if row.topic is not None and row.partition is not None
-    }
-    known = {
-        topic_partition: row
-        for topic_partition, row in topic_partitions.items()
-        if _lag(row) is not None
-    }
-    unread = await first_unread_ms(
-        admin.cluster, {topic_partition: _unread(row) for topic_partition, row in known.items()}
-    )
-    verdicts = await _verdicts(admin, known, history, now)
-    standing = []
-    for row in rows:
-        topic_partition = TopicPartition(row.topic or "", row.partition or 0)
-        seconds = (
-            seconds_behind(unread[topic_partition], now) if topic_partition in unread else None
-        )
-        standing.append(
-            PartitionLag(row, _lag(row), seconds, verdicts.get(topic_partition, Verdict.NOTFOUND))
-        )
-    return standing
-
-
 async def histories_if_readable(admin: Admin, groups: Sequence[str]) -> Mapping[str, History]:
     """What the groups committed lately; nothing for who may not read the offsets topic."""
     try:
@@ -198,71 +102,6 @@ async def histories_if_readable(admin: Admin, groups: Sequence[str]) -> Mapping[
         if error.code not in _NO_HISTORY:
             raise
         return {}
-
-
-async def _verdicts(
-    admin: Admin, known: Mapping[TopicPartition, Progress], history: History | None, now: int
-) -> dict[TopicPartition, Verdict]:
-    if history is None:
-        return {}
-    commits = {
-        topic_partition: _commits(history, topic_partition, row, now)
-        for topic_partition, row in known.items()
-    }
-    asked = {
-        topic_partition: [now - _RECENT_MS, *(commit.timestamp_ms for commit in seen)]
-        for topic_partition, seen in commits.items()
-    }
-    ends = await ends_at(admin.cluster, asked)
-    verdicts = {}
-    for topic_partition, row in known.items():
-        end = row.log_end_offset or 0
-        earlier, *then = (
-            end if known_end is None else known_end for known_end in ends[topic_partition]
-        )
-        verdicts[topic_partition] = evaluate(
-            [
-                CommitSample(seen.offset, seen.timestamp_ms, lag_of(seen.offset, 0, ended).records)
-                for seen, ended in zip(commits[topic_partition], then, strict=True)
-            ],
-            end=end,
-            earlier_ends=[earlier],
-            log_start=row.log_start_offset or 0,
-            now_ms=now,
-        )
-    return verdicts
-
-
-def _commits(
-    history: History, topic_partition: TopicPartition, row: Progress, now: int
-) -> Sequence[SeenCommit]:
-    """The commits that the log shows, and the one that it does not.
-
-    That is one made since the log was read, or before anything that was read of it.
-    """
-    assert row.current_offset is not None
-    seen = list(history.commits.get(topic_partition, ()))
-    if not seen:
-        return [SeenCommit(row.current_offset, history.since_ms or now)]
-    if seen[-1].offset != row.current_offset:
-        seen.append(SeenCommit(row.current_offset, now))
-    return seen
-
-
-def _lag(row: Progress) -> Lag | None:
-    if row.current_offset is None or row.log_end_offset is None:
-        return None
-    return lag_of(row.current_offset, row.log_start_offset or 0, row.log_end_offset)
-
-
-def _unread(row: Progress) -> UnreadRange:
-    return UnreadRange(
-        unread_from(row.current_offset or 0, row.log_start_offset or 0), row.log_end_offset or 0
-    )
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _is_late(standing: GroupLag, chosen: argparse.Namespace) -> bool:

@@ -166,7 +166,7 @@ class OwnPages:
         survey = watch.survey
         for name, kind, meaning, value in (
             ("rounds_total", "counter", "Rounds over all groups.", survey.rounds),
-            ("groups", "gauge", "Groups whose standing is known.", len(survey.standings)),
+            ("groups", "gauge", "Groups whose standing is known.", len(survey.rows)),
             ("failing", "gauge", "The last round did not get through.",
              int(survey.problem is not None)),
         ):  # fmt: skip

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .query import BadQuery, Query
-from .watch.orderings import Orderings
+from .watch.orderings import Orderings, sorted_by
 
 Row = Mapping[str, Any]
 SortKey = Callable[[str], Any]
+OrderOf = Callable[[str, bool], Sequence[str]]
+"""The names that the filter lets pass by a column, downwards or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +45,31 @@ def cut(
     ``values`` has for each column by which one can sort how to get a name's value; a minus before
     it sorts downwards, and names without a value come last either way. Raises BadQuery.
     """
+
+    def order_of(column: str, is_downward: bool) -> Sequence[str]:
+        return sorted_by(names, values[column], is_downward)
+
+    return cut_ordered(query, orderings, order_of, values, default)
+
+
+def cut_ordered(
+    query: Query,
+    orderings: Orderings,
+    order_of: OrderOf,
+    values: Mapping[str, SortKey],
+    default: str = "name",
+) -> Slice:
+    """As :func:`cut`, for lists whose orderings are at hand."""
     sort = query.text("sort") or default
-    column = sort.removeprefix("-")
+    column, is_downward = sort.removeprefix("-"), sort.startswith("-")
     if column not in values:
         raise BadQuery(f"sort must be one of {', '.join(sorted(values))}, perhaps with a minus")
     after = query.after
     kept = orderings.kept(_ordering_key(query)) if after is not None else None
-    ordered = kept if kept is not None else _sorted(names, values[column], sort.startswith("-"))
+    ordered = kept if kept is not None else order_of(column, is_downward)
     if after is None:
         orderings.keep(_ordering_key(query), ordered)
-    start = _start(ordered, after, values[column], sort.startswith("-"))
+    start = _start(ordered, after, values[column], is_downward)
     shown = ordered[start : start + query.rows]
     next_url = None
     if start + len(shown) < len(ordered):
@@ -64,14 +81,6 @@ def cut(
 def _ordering_key(query: Query) -> tuple[Any, ...]:
     same = {name: value for name, value in query.given.items() if name not in ("after", "n")}
     return query.path, *sorted(same.items())
-
-
-def _sorted(names: Sequence[str], value_of: SortKey, is_downward: bool) -> Sequence[str]:
-    known = [name for name in names if value_of(name) is not None]
-    unknown = sorted(name for name in names if value_of(name) is None)
-    known.sort()
-    known.sort(key=value_of, reverse=is_downward)
-    return known + unknown
 
 
 def _start(

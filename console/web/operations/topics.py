@@ -15,7 +15,7 @@ from barnabas.client.admin.topic_validation import validate_partitions, validate
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.console.web.page import View
-from barnabas.console.web.pages.topics import groups_by_topic
+from barnabas.console.web.pages.topics import readers_of
 from barnabas.console.web.query import url_of
 from barnabas.console.web.roles import Role
 from barnabas.protocol.errors import ErrorCode
@@ -92,7 +92,7 @@ async def _plan_delete(view: View, values: Values) -> Planned:
     if topic is None:
         raise Impossible(f"there is no topic {name}")
     records = await _records(view.watch.admin, name, topic)
-    readers = groups_by_topic(view.watch)[name]
+    readers = readers_of(view.watch, name)
     notes = ["All its records are gone for good: there is no undo."]
     if records is not None:
         notes.append(f"It holds {records:,} records (offsets between start and end) now.")

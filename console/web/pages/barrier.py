@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from barnabas.client.admin.log_ends import COMMITTED, LATEST, look_up
 from barnabas.client.admin.time_lag import UnreadRange, first_unread_ms
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.query import BadQuery, url_of
-from barnabas.console.web.watch.log_ends import COMMITTED, LATEST, look_up
 
 from .not_found import not_found
 

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.watch.catalogue import Directory
+from barnabas.console.web.watch.known_topics import KnownTopics, node_counts
 from barnabas.console.web.watch.reading import Reading
 
-from .panels import node_counts, node_row
+from .panels import node_row
 
 COLUMNS: Final = (
     "id", "host", "port", "rack", "is_controller", "leaders", "replicas", "out_of_sync",
@@ -27,7 +28,7 @@ async def page(view: View) -> Page:
     topics = await catalogue.topics.read()
     nodes = cluster.value.nodes if cluster.value else []
     readings = await asyncio.gather(*(catalogue.directories.read(node.id) for node in nodes))
-    counts = node_counts((topics.value or {}).values())
+    counts = await node_counts(topics.value or KnownTopics())
     controller = cluster.value.controller if cluster.value else None
     rows = [
         {**node_row(node, controller, counts.get(node.id, {})), **_disk(reading)}

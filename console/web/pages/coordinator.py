@@ -39,7 +39,7 @@ async def page(view: View) -> Page:
     known = topics.value or {}
     topic = known.get(OFFSETS_TOPIC)
     parts = sorted(topic.partitions, key=lambda part: part.partition_index) if topic else []
-    names = [listing.group for listing in groups.value or []]
+    names = groups.value.names if groups.value else ()
     counts = Counter(group_partition(name, len(parts)) for name in names) if parts else Counter()
     rows = [{**offsets_partition(part), "groups": counts[part.partition_index]} for part in parts]
     await _add_statuses(view, rows)

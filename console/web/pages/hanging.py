@@ -10,8 +10,7 @@ from typing import Any, Final
 from barnabas.client.admin.transaction_descriptions import OpenTransaction
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.web.page import Page, View
-
-from .topics import places_of
+from barnabas.console.web.watch.topic_rows import places_of
 
 COLUMNS: Final = (
     "topic", "partition", "start_offset", "producer_id", "producer_epoch", "last_ms",

@@ -5,16 +5,12 @@ Source: docs/spec/console.md §2.3 (overview).
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, Final
 
 from barnabas.console.web.page import Page, View
-from barnabas.console.web.watch.standings import Standing
-from barnabas.coordinator.group_health import Verdict
+from barnabas.console.web.watch.known_groups import KnownGroups
+from barnabas.console.web.watch.known_topics import KnownTopics, partition_counts
 
-from .panels import partition_counts
-
-WORST: Final = 8
 COLUMNS: Final = ("tile", "value")
 
 
@@ -25,13 +21,9 @@ async def page(view: View) -> Page:
     cluster = await watch.catalogue.cluster.read()
     topics = await watch.catalogue.topics.read()
     groups = await watch.catalogue.groups.read()
-    counts = partition_counts((topics.value or {}).values())
-    known = [
-        watch.survey.standings[listing.group]
-        for listing in groups.value or []
-        if listing.group in watch.survey.standings
-    ]
-    verdicts = Counter(standing.verdict.name for standing in known if standing.verdict is not None)
+    counts = await partition_counts(topics.value or KnownTopics())
+    known = groups.value or KnownGroups()
+    verdicts = watch.group_table.verdicts(known)
     model = {
         "cluster": {
             **cluster.state(),
@@ -47,27 +39,16 @@ async def page(view: View) -> Page:
         "groups": {
             **groups.state(),
             "groups": None if groups.value is None else len(groups.value),
-            "surveyed": len(known),
+            "surveyed": watch.group_table.surveyed(known),
             "verdicts": {name: verdicts.get(name, 0) for name in ("ERR", "WARN", "OK")},
             "survey_problem": watch.survey.problem and watch.survey.problem.as_json(),
-            "worst": [standing.row() for standing in worst_first(known)[:WORST]],
+            "worst": [dict(row.summary) for row in watch.group_table.worst(known)],
         },
     }
     return Page(
         title="Overview", template="overview.html", model=model, columns=COLUMNS,
         rows=_tiles(model),
     )  # fmt: skip
-
-
-def worst_first(standings: list[Standing]) -> list[Standing]:
-    """Those that are not well, by verdict and by how many seconds they are behind."""
-    ill = [one for one in standings if one.verdict is not None and one.verdict > Verdict.OK]
-    return sorted(ill, key=_badness, reverse=True)
-
-
-def _badness(standing: Standing) -> tuple[int, float, int]:
-    row = standing.summary
-    return standing.verdict or 0, row["seconds"] or 0.0, row["lag"]
 
 
 def _tiles(model: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:

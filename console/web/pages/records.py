@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from barnabas.client.admin.log_ends import EARLIEST, LATEST, look_up
+from barnabas.client.admin.log_ends import Found as Offsets
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.groups.time_arguments import datetime_ms
 from barnabas.console.web.page import Page, View
@@ -26,12 +28,10 @@ from barnabas.console.web.records.scan import (
     scan_forward,
 )
 from barnabas.console.web.records.tail import Tail
-from barnabas.console.web.watch.log_ends import EARLIEST, LATEST, look_up
-from barnabas.console.web.watch.log_ends import Found as Offsets
+from barnabas.console.web.watch.topic_rows import places_of
 from barnabas.protocol.messages import metadata
 
 from .not_found import not_found
-from .topics import places_of
 
 COLUMNS: Final = (
     "partition", "offset", "timestamp_ms", "key", "value", "key_kind", "value_kind", "bytes",

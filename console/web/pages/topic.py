@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from barnabas.client.admin.log_ends import LogEnds, log_ends
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.watch.catalogue import Replica
-from barnabas.console.web.watch.log_ends import LogEnds, log_ends
 from barnabas.console.web.watch.reading import FAILURES, problem_of
+from barnabas.console.web.watch.topic_rows import places_of
 from barnabas.protocol.messages import metadata
 
 from .not_found import not_found
-from .topics import places_of
 
 COLUMNS: Final = (
     "partition", "leader", "replicas", "in_sync", "start", "end", "records", "bytes",
@@ -109,10 +109,7 @@ def _row(
 
 def _groups(view: View, topic: str) -> list[dict[str, Any]]:
     """The groups that read it, as the sweep saw them last; the worst first."""
-    found = [
-        standing.row()
-        for standing in view.watch.survey.standings.values()
-        if topic in standing.topics
-    ]
+    survey = view.watch.survey
+    found = [dict(survey.rows[name].summary) for name in survey.readers.get(topic, ())]
     found.sort(key=lambda row: (-(row["seconds"] or 0), row["name"]))
     return found[:GROUPS_MOST]

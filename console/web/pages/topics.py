@@ -5,17 +5,15 @@ Source: docs/spec/console.md §2.3 (topics).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.client.cluster import TopicPartition
 from barnabas.console.web.glob_pattern import search_matcher
 from barnabas.console.web.page import Page, View
-from barnabas.console.web.rows import cut
+from barnabas.console.web.rows import SortKey, cut_ordered
 from barnabas.console.web.watch.cluster_watch import ClusterWatch
-from barnabas.console.web.watch.log_ends import EARLIEST, LATEST, look_up
-from barnabas.console.web.watch.reading import FAILURES, problem_of
+from barnabas.console.web.watch.known_topics import KnownTopics
+from barnabas.console.web.watch.topic_rows import PARTITIONS_MOST, TopicRow
 from barnabas.protocol.messages import metadata
 
 from .panels import is_under_replicated
@@ -24,10 +22,7 @@ COLUMNS: Final = (
     "name", "is_internal", "partitions", "replicas", "under_replicated", "leaderless", "bytes",
     "records", "records_per_second", "groups",
 )  # fmt: skip
-PARTITIONS_MOST: Final = 5_000
-"""Of so many partitions offsets and bytes are asked at once: beyond, a list tells neither."""
-
-Topics = Mapping[str, metadata.TopicResult]
+_UNKNOWN: Final = TopicRow()
 
 
 async def page(view: View) -> Page:
@@ -35,30 +30,17 @@ async def page(view: View) -> Page:
     watch = view.watch
     watch.survey.look()
     reading = await watch.catalogue.topics.read()
-    topics: Topics = reading.value or {}
+    topics = reading.value or KnownTopics()
     shows_internal = view.query.flag("internal")
-    matches = search_matcher(view.query.text("q"))
-    names = [
-        name
-        for name, topic in topics.items()
-        if matches(name) and (shows_internal or not topic.is_internal)
-    ]
-    groups = groups_by_topic(watch)
-    part = cut(
-        view.query,
-        watch.orderings,
-        names,
-        {
-            "name": lambda name: name,
-            "partitions": lambda name: len(topics[name].partitions) if name in topics else None,
-            "groups": lambda name: groups[name],
-        },
+    values = _sort_values(watch, topics)
+    part = cut_ordered(
+        view.query, watch.orderings, _ordered(view, topics, values, shows_internal), values
     )
     shown = [name for name in part.names if name in topics]
-    rows, problem = await _rows(watch, topics, shown, groups)
+    rows, problem = await _rows(watch, topics, shown)
     model = {
         "reading": reading.state(), "list": part.state(), "topics": rows, "problem": problem,
-        "hidden": sum(topic.is_internal for topic in topics.values()) if not shows_internal else 0,
+        "hidden": 0 if shows_internal else topics.internal,
     }  # fmt: skip
     return Page(
         title="Topics", template="topics.html", model=model, columns=COLUMNS, rows=rows,
@@ -66,28 +48,51 @@ async def page(view: View) -> Page:
     )  # fmt: skip
 
 
-def groups_by_topic(watch: ClusterWatch) -> Counter[str]:
-    """How many groups read each topic, by the index that the sweep keeps."""
-    return Counter(
-        topic for standing in watch.survey.standings.values() for topic in standing.topics
-    )
+def readers_of(watch: ClusterWatch, topic: str) -> int:
+    """How many groups read a topic, by the index that the sweep keeps."""
+    return len(watch.survey.readers.get(topic, ()))
+
+
+def _sort_values(watch: ClusterWatch, topics: KnownTopics) -> Mapping[str, SortKey]:
+    return {
+        "name": lambda name: name,
+        "partitions": lambda name: len(topics[name].partitions) if name in topics else None,
+        "groups": lambda name: readers_of(watch, name),
+    }
+
+
+def _ordered(
+    view: View, topics: KnownTopics, values: Mapping[str, SortKey], shows_internal: bool
+) -> Callable[[str, bool], Sequence[str]]:
+    """The names by a column, those that the query lets pass."""
+    watch = view.watch
+    pattern = view.query.text("q")
+
+    def order_of(column: str, is_downward: bool) -> Sequence[str]:
+        state = topics.serial, watch.survey.version if column == "groups" else 0
+        names = topics.names if shows_internal else topics.plain_names
+        orders = watch.topic_orders[shows_internal]
+        names = orders.order(column, is_downward, names, values[column], state)
+        return list(filter(search_matcher(pattern), names)) if pattern else names
+
+    return order_of
 
 
 async def _rows(
-    watch: ClusterWatch, topics: Topics, names: Sequence[str], groups: Counter[str]
+    watch: ClusterWatch, topics: KnownTopics, names: Sequence[str]
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    rows = [_row(topics[name], groups[name]) for name in names]
-    places = [place for name in names for place in places_of(topics[name])]
-    if len(places) > PARTITIONS_MOST:
-        return rows, None
-    try:
-        await _measure(watch, topics, places, rows)
-    except FAILURES as error:
-        return rows, problem_of(error).as_json()
-    return rows, None
+    if sum(len(topics[name].partitions) for name in names) <= PARTITIONS_MOST:
+        await watch.topic_rows.look(names)
+    problem = None
+    rows = []
+    for name in names:
+        known = watch.topic_rows.known(name)
+        problem = problem or known.problem
+        rows.append(_row(topics[name], readers_of(watch, name), known.value or _UNKNOWN))
+    return rows, problem and problem.as_json()
 
 
-def _row(topic: metadata.TopicResult, groups: int) -> dict[str, Any]:
+def _row(topic: metadata.TopicResult, groups: int, measured: TopicRow) -> dict[str, Any]:
     return {
         "name": topic.name,
         "is_internal": topic.is_internal,
@@ -95,46 +100,8 @@ def _row(topic: metadata.TopicResult, groups: int) -> dict[str, Any]:
         "replicas": max((len(part.replica_nodes) for part in topic.partitions), default=0),
         "under_replicated": sum(map(is_under_replicated, topic.partitions)),
         "leaderless": sum(part.leader_id < 0 for part in topic.partitions),
-        "bytes": None,
-        "records": None,
-        "records_per_second": None,
+        "bytes": measured.bytes,
+        "records": measured.records,
+        "records_per_second": measured.records_per_second,
         "groups": groups,
     }
-
-
-async def _measure(
-    watch: ClusterWatch,
-    topics: Topics,
-    places: Sequence[TopicPartition],
-    rows: Iterable[dict[str, Any]],
-) -> None:
-    cluster = watch.admin.cluster
-    starts = await look_up(cluster, places, EARLIEST)
-    ends = await look_up(cluster, places, LATEST)
-    leaders = {place: topics[place.topic].partitions for place in places}
-    nodes = {part.leader_id for parts in leaders.values() for part in parts if part.leader_id >= 0}
-    replicas = await watch.catalogue.replicas(places, nodes)
-    for row in rows:
-        name = row["name"]
-        of_topic = places_of(topics[name])
-        if all(place in starts and place in ends for place in of_topic):
-            end = sum(ends[place].offset for place in of_topic)
-            row["records"] = end - sum(starts[place].offset for place in of_topic)
-            row["records_per_second"] = watch.rates.observe(("topic", name), end)
-        by_leader = {part.partition_index: part.leader_id for part in topics[name].partitions}
-        copies = [
-            replica.bytes
-            for place in of_topic
-            for replica in replicas.get(place, [])
-            if replica.node == by_leader[place.partition]
-        ]
-        row["bytes"] = sum(copies) if copies else None
-
-
-def places_of(topic: metadata.TopicResult) -> list[TopicPartition]:
-    """The partitions of a topic, in order."""
-    assert topic.name is not None
-    return [
-        TopicPartition(topic.name, number)
-        for number in sorted(part.partition_index for part in topic.partitions)
-    ]

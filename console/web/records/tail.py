@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.client.admin.log_ends import LATEST, look_up
 from barnabas.client.cluster import Cluster, TopicPartition
 from barnabas.client.errors import KafkaError
-from barnabas.console.web.watch.log_ends import LATEST, look_up
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 

@@ -8,21 +8,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.descriptions import GroupListing, SettingDescription
+from barnabas.client.admin.descriptions import SettingDescription
 from barnabas.client.admin.topic_configs import describe_settings
-from barnabas.client.cluster import TopicPartition
+from barnabas.client.cluster import AnswerMemory, TopicPartition
 from barnabas.client.errors import KafkaError, known_code, raise_for
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import describe_cluster, describe_log_dirs, metadata
+from barnabas.protocol.messages import describe_cluster, describe_log_dirs
 
-from .reading import Source, Sources
+from .known_groups import GroupLister, KnownGroups
+from .known_topics import KnownTopics
+from .reading import GLANCE_S, PATIENCE_S, Source, Sources
 
 METADATA_S: Final = 10.0
 MANY_PARTITIONS: Final = 20_000
 MANY_METADATA_S: Final = 60.0
+MANY_GROUPS: Final = 1_000
 CLUSTER_S: Final = 2.0
 GROUPS_S: Final = 5.0
 DIRECTORIES_S: Final = 10.0
@@ -76,9 +79,12 @@ class Catalogue:
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
+        self._metadata = AnswerMemory()
+        self._answer: Any = None
+        self._lister = GroupLister(admin)
         self.cluster: Source[ClusterInfo] = Source(self._cluster, CLUSTER_S)
-        self.topics: Source[dict[str, metadata.TopicResult]] = Source(self._topics, METADATA_S)
-        self.groups: Source[list[GroupListing]] = Source(admin.list_groups, GROUPS_S)
+        self.topics: Source[KnownTopics] = Source(self._topics, METADATA_S)
+        self.groups: Source[KnownGroups] = Source(self._groups, GROUPS_S)
         self.directories: Sources[int, list[Directory]] = Sources(self._directories, DIRECTORIES_S)
         self.settings: Sources[str, list[SettingDescription]] = Sources(self._settings, SETTINGS_S)
 
@@ -147,13 +153,21 @@ class Catalogue:
             answer.cluster_id, controller, [NodeInfo(*node) for node in sorted(nodes)]
         )
 
-    async def _topics(self) -> dict[str, metadata.TopicResult]:
-        answer = await self._admin.cluster.metadata()
-        found = {topic.name: topic for topic in answer.topics if topic.name is not None}
-        partitions = sum(len(topic.partitions) for topic in found.values())
-        # To read 100,000 partitions takes a second of the loop, in which nobody else is answered.
-        self.topics.fresh_s = METADATA_S if partitions <= MANY_PARTITIONS else MANY_METADATA_S
-        return dict(sorted(found.items()))
+    async def _topics(self) -> KnownTopics:
+        answer = await self._admin.cluster.all_topics(self._metadata)
+        known = self.topics.known().value
+        if known is None or answer is not self._answer:
+            known, self._answer = KnownTopics(answer.topics), answer
+        is_large = known.partitions > MANY_PARTITIONS
+        # To read 100,000 partitions takes a second of the loop, if only in turns.
+        self.topics.fresh_s = MANY_METADATA_S if is_large else METADATA_S
+        self.topics.patience_s = GLANCE_S if is_large else PATIENCE_S
+        return known
+
+    async def _groups(self) -> KnownGroups:
+        known = await self._lister.all_groups()
+        self.groups.patience_s = GLANCE_S if len(known) > MANY_GROUPS else PATIENCE_S
+        return known
 
     async def _directories(self, node: int) -> list[Directory]:
         # No topics: how large the directories are costs a node nothing, their content does.

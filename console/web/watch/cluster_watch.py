@@ -6,7 +6,7 @@ Source: docs/spec/console.md §2.1 (hot and sweep).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
@@ -20,13 +20,16 @@ from barnabas.protocol.events_topic import ClusterEvent
 
 from .access import AclRow, UserRow, acl_rows, user_rows
 from .catalogue import Catalogue
+from .group_table import GroupTable
+from .hot_rows import HotRows
 from .node_status import Status, StatusReader
-from .orderings import Orderings
+from .orderings import Orderings, PreparedOrders
 from .rates import Rates
 from .reading import Source, Sources, now_ms
-from .standings import Standing, standing_of
+from .standings import GroupRow, Standing, rows_of_groups, standing_of
 from .survey import Survey, readable_histories
 from .timeline import Timeline, timeline_of
+from .topic_rows import TopicMeter, TopicRow
 
 HOT_S: Final = 2.0
 HISTORY_RECORDS_MAX: Final = 100_000
@@ -55,8 +58,9 @@ class ClusterWatch:
         self.survey = Survey(self.admin, self.catalogue)
         self.groups: Sources[str, Standing] = Sources(self._standing, HOT_S)
         """Those on somebody's screen."""
-        self.rough_groups: Sources[str, Standing] = Sources(self._rough, HOT_S)
-        """Rows of lists: without the look at commits, which a list cannot pay for each row."""
+        self.group_rows: HotRows[str, GroupRow | None] = HotRows(self._group_rows, HOT_S)
+        """Of lists: without the look at commits, which a list cannot pay for each row."""
+        self.group_table = GroupTable(self.survey)
         self.timelines: Sources[str, Timeline] = Sources(
             lambda name: timeline_of(self.admin, name), TIMELINE_S, most=50
         )
@@ -78,7 +82,13 @@ class ClusterWatch:
         self.changes: deque[dict[str, Any]] = deque(maxlen=CHANGES_MOST)
         """What was changed through this console, the latest last: kept while it runs."""
         self.orderings = Orderings()
+        self.topic_orders = {True: PreparedOrders(), False: PreparedOrders()}
+        """With internal topics and without them."""
         self.rates = Rates()
+        meter = TopicMeter(self.admin.cluster, self.catalogue, self.rates)
+        self.topic_rows: HotRows[str, TopicRow] = HotRows(meter.rows, HOT_S)
+        self.changed_ms = 0
+        """When something was changed last: what was known before counts no more."""
 
     async def close(self) -> None:
         """End everything, close the connections."""
@@ -89,14 +99,15 @@ class ClusterWatch:
 
     def expire(self) -> None:
         """Something was changed: show what is there now."""
+        self.changed_ms = now_ms()
         self.catalogue.expire()
         for source in self._sources:
             source.expire()
 
     @property
-    def _sources(self) -> Sequence[Source[Any] | Sources[Any, Any]]:
+    def _sources(self) -> Sequence[Source[Any] | Sources[Any, Any] | HotRows[Any, Any]]:
         return (
-            self.groups, self.rough_groups, self.timelines, self.statuses,
+            self.groups, self.group_rows, self.topic_rows, self.timelines, self.statuses,
             self.audit, self.events, self.transactions,
             self.acls, self.users, self.quotas,
         )  # fmt: skip
@@ -108,8 +119,8 @@ class ClusterWatch:
             histories = await readable_histories(self.admin, [name], HISTORY_RECORDS_MAX)
         return await standing_of(self.admin, group, histories.get(name))
 
-    async def _rough(self, name: str) -> Standing:
-        return await standing_of(self.admin, await self.admin.describe_group(name), None)
+    async def _group_rows(self, names: Sequence[str]) -> Mapping[str, GroupRow | Exception | None]:
+        return await rows_of_groups(self.admin, names, {})
 
     async def _events(self) -> list[ClusterEvent]:
         """The latest events, the newest first, each once."""

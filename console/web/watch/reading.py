@@ -24,6 +24,8 @@ RETRY_S: Final = 2.0
 """After a failure nobody is asked again for so long."""
 PATIENCE_S: Final = 2.0
 """A page waits so long for what is new where something older is known."""
+GLANCE_S: Final = 0.05
+"""And so long for what takes long anyway: it is there when the page asks again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,10 @@ class Source(Generic[T]):
         self._ask = ask
         self.fresh_s = fresh_s
         """May be changed: what is large is asked for more rarely."""
+        self.patience_s = PATIENCE_S
+        """And not waited for, unless something was changed."""
+        self._changes = self._seen_changes = 0
+        """How often something was changed, and how often before what is known was asked for."""
         self._value: T | None = None
         self._at_ms: int | None = None
         self._problem: Problem | None = None
@@ -74,12 +80,14 @@ class Source(Generic[T]):
     async def read(self) -> Reading[T]:
         """What is known, asked for anew when it is due; never raises for what the cluster says.
 
-        A first look waits for the answer, later ones for PATIENCE_S.
+        A first look waits for the answer, later ones for ``patience_s``.
         """
         if self._asking is None and time.monotonic() >= self._due:
             self._asking = asyncio.create_task(self._renew(), name="console source")
         if (asking := self._asking) is not None:
-            patience = None if self._at_ms is None else PATIENCE_S
+            is_outdated = self._changes != self._seen_changes
+            patience = PATIENCE_S if is_outdated else self.patience_s
+            patience = None if self._at_ms is None else patience
             await asyncio.wait([asking], timeout=patience)
             if asking.done() and not asking.cancelled():
                 asking.result()  # what the cluster says is caught; a mistake of ours is told
@@ -92,6 +100,7 @@ class Source(Generic[T]):
     def expire(self) -> None:
         """Ask anew at the next look: something was changed."""
         self._due = 0.0
+        self._changes += 1
 
     def close(self) -> None:
         """Ask no more; what is asked now is given up."""
@@ -99,11 +108,13 @@ class Source(Generic[T]):
             self._asking.cancel()
 
     async def _renew(self) -> None:
+        changes = self._changes
         try:
             self._value = await self._ask()
             self._at_ms = now_ms()
             self._problem = None
-            self._due = time.monotonic() + self.fresh_s
+            self._seen_changes = changes
+            self._due = time.monotonic() + self.fresh_s if changes == self._changes else 0.0
         except FAILURES as error:
             self._fail(error)
         finally:

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.bulk_group_admin import BulkGroupAdmin
 from barnabas.client.admin.commit_history import History
 from barnabas.client.admin.descriptions import GroupDescription
 from barnabas.client.cluster import TopicPartition
-from barnabas.console.groups.lag import GroupLag, PartitionLag, partition_lags
+from barnabas.client.errors import KafkaError
+from barnabas.client.turns import Turns
+from barnabas.console.groups.partition_lags import (
+    GroupLag,
+    PartitionLag,
+    lags_of_groups,
+    partition_lags,
+)
 from barnabas.coordinator.group_health import Verdict, evaluate_group
 
 from .reading import now_ms
@@ -69,17 +76,13 @@ class Standing:
 
     def row(self) -> dict[str, Any]:
         """The group in a list, for programs and templates."""
-        return dict(self.summary)
-
-    @cached_property
-    def summary(self) -> Mapping[str, Any]:
-        """The same, made once: lists of thousands of groups are sorted by it."""
         lag = GroupLag(self.group, self.partitions)
+        topics = self.topics
         return {
             "name": self.group.group,
             "state": self.group.state,
             "members": len(self.group.members),
-            "topics": len(self.topics),
+            "topics": len(topics),
             "lag": lag.records,
             "seconds": lag.seconds,
             "verdict": None if self.verdict is None else self.verdict.name,
@@ -90,12 +93,61 @@ class Standing:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group in a list: what remains of its standing when there are 10,000 of them."""
+
+    summary: Mapping[str, Any]
+    """As :meth:`Standing.row`."""
+    topics: Sequence[str]
+    verdict: Verdict | None
+
+    @classmethod
+    def of(cls, standing: Standing) -> GroupRow:
+        """What a list tells of it."""
+        return cls(standing.row(), standing.topics, standing.verdict)
+
+    @property
+    def at_ms(self) -> int:
+        """When the group stood so."""
+        at_ms: int = self.summary["at_ms"]
+        return at_ms
+
+
 async def standing_of(admin: Admin, group: GroupDescription, history: History | None) -> Standing:
     """Ask how ``group`` stands now; a group that does not exist has no partitions.
 
     Raises KafkaError.
     """
     rows = await partition_lags(admin, group, history) if group.exists else []
+    return _standing(group, rows, history)
+
+
+async def rows_of_groups(
+    admin: Admin, names: Sequence[str], histories: Mapping[str, History]
+) -> dict[str, GroupRow | KafkaError | None]:
+    """How groups stand now, asked together; None for one that does not exist. Raises KafkaError."""
+    described = await BulkGroupAdmin(admin).describe(names)
+    groups = [one for one in described.values() if not isinstance(one, KafkaError) and one.exists]
+    lags = await lags_of_groups(admin, groups, histories)
+    turns = Turns()
+    found: dict[str, GroupRow | KafkaError | None] = {
+        name: one if isinstance(one, KafkaError) else None for name, one in described.items()
+    }
+    for group in groups:
+        rows = lags[group.group]
+        found[group.group] = (
+            rows
+            if isinstance(rows, KafkaError)
+            else GroupRow.of(_standing(group, rows, histories.get(group.group)))
+        )
+        await turns.pause()
+    return found
+
+
+def _standing(
+    group: GroupDescription, rows: Sequence[PartitionLag], history: History | None
+) -> Standing:
     commits = {} if history is None else history.commits
     return Standing(
         group=group,

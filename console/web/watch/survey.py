@@ -1,8 +1,9 @@
 """The sweep over all groups: late rather than heavy.
 
 One offsets partition after the other is read (its latest records, for the verdicts), then its
-groups are asked. After each step the sweep rests for as long as its share of the processor asks.
-Source: docs/spec/console.md §2.1.
+groups are asked, a hundred with the same few questions. After each step the sweep rests for as long
+as its share of the processor asks, and it rests altogether while nobody looks.
+Source: docs/spec/console.md §2.1 and §5.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from barnabas.protocol.hashing import group_partition
 
 from .catalogue import Catalogue
 from .reading import FAILURES, Problem, problem_of
-from .standings import Standing, standing_of
+from .standings import GroupRow, rows_of_groups
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,8 @@ LOOKED_AT_S: Final = 60.0
 """A sweep rests when for so long nobody has looked at a page."""
 RECORDS_MAX: Final = 20_000
 """So much of an offsets partition is read for its verdicts."""
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 100
+"""So many groups are asked together."""
 
 
 class Survey:
@@ -47,7 +49,11 @@ class Survey:
     def __init__(self, admin: Admin, catalogue: Catalogue) -> None:
         self._admin = admin
         self._catalogue = catalogue
-        self.standings: dict[str, Standing] = {}
+        self.rows: dict[str, GroupRow] = {}
+        self.readers: dict[str, set[str]] = {}
+        """Which groups read each topic: never a question for each topic."""
+        self.version = 0
+        """Another one whenever rows were changed."""
         self.problem: Problem | None = None
         """Why the last round did not get through."""
         self.rounds = 0
@@ -73,7 +79,7 @@ class Survey:
 
     async def _run(self) -> None:
         while True:
-            await self._wanted.wait()
+            await self._watched()
             try:
                 await self._round()
                 self.problem = None
@@ -83,21 +89,23 @@ class Survey:
                 log.exception("a round of the sweep failed")
                 self.problem = problem_of(error, self.problem.since_ms if self.problem else None)
             await asyncio.sleep(PAUSE_S)
-            if time.monotonic() - self._looked_at > LOOKED_AT_S:
-                self._wanted.clear()
 
     async def _round(self) -> None:
         reading = await self._catalogue.groups.read()
         if reading.value is None or reading.problem is not None:
             self.problem = reading.problem
             return
-        names = [listing.group for listing in reading.value]
+        names = reading.value.names
         for pack in (await self._packs(names)).values():
             began = time.thread_time()
-            await self._survey_pack(pack)
-            await asyncio.sleep((time.thread_time() - began) * (1 / self._share - 1))
-        for gone in self.standings.keys() - set(names):
-            del self.standings[gone]
+            histories = await readable_histories(self._admin, pack, RECORDS_MAX)
+            await self._rest(began)
+            for start in range(0, len(pack), _AT_ONCE):
+                began = time.thread_time()
+                await self._survey_groups(pack[start : start + _AT_ONCE], histories)
+                await self._rest(began)
+        for gone in self.rows.keys() - set(names):
+            self._keep(gone, None)
         self.rounds += 1
         self._share = SHARE
 
@@ -111,21 +119,39 @@ class Survey:
             packs[group_partition(name, len(topic.partitions))].append(name)
         return packs
 
-    async def _survey_pack(self, names: Sequence[str]) -> None:
-        histories = await readable_histories(self._admin, names, RECORDS_MAX)
-        slots = asyncio.Semaphore(_AT_ONCE)
+    async def _survey_groups(self, names: Sequence[str], histories: dict[str, History]) -> None:
+        for name, found in (await rows_of_groups(self._admin, names, histories)).items():
+            if isinstance(found, KafkaError):
+                log.debug("a group was left out of the sweep: %s", found)
+            else:
+                self._keep(name, found)
 
-        async def one(name: str) -> None:
-            async with slots:
-                group = await self._admin.describe_group(name)
-                found = await standing_of(self._admin, group, histories.get(name))
-                self.standings[name] = found
+    def _keep(self, name: str, row: GroupRow | None) -> None:
+        """A group stands so now; None for one that is gone."""
+        before = self.rows.get(name)
+        after = () if row is None else row.topics
+        for topic in () if before is None else before.topics:
+            if topic not in after:
+                self.readers[topic].discard(name)
+                if not self.readers[topic]:
+                    del self.readers[topic]
+        for topic in after:
+            self.readers.setdefault(topic, set()).add(name)
+        if row is None:
+            self.rows.pop(name, None)
+        else:
+            self.rows[name] = row
+        self.version += 1
 
-        for outcome in await asyncio.gather(*map(one, names), return_exceptions=True):
-            if isinstance(outcome, KafkaError):
-                log.debug("a group was left out of the sweep: %s", outcome)
-            elif isinstance(outcome, BaseException):
-                raise outcome
+    async def _rest(self, began: float) -> None:
+        """After a step that began at this thread time; longer while nobody looks."""
+        await asyncio.sleep((time.thread_time() - began) * (1 / self._share - 1))
+        await self._watched()
+
+    async def _watched(self) -> None:
+        if time.monotonic() - self._looked_at > LOOKED_AT_S:
+            self._wanted.clear()
+        await self._wanted.wait()
 
 
 async def readable_histories(
