@@ -74,30 +74,26 @@ def _topic(name: str, partitions: int) -> metadata.TopicResult:
     )  # fmt: skip
 
 
-def _offsets_of(group: str) -> list[offset_fetch.TopicResult]:
-    parts = [
-        offset_fetch.PartitionResult(
-            partition_index=index, committed_offset=_COMMITTED, metadata="", error_code=0
-        )
-        for index in range(PARTITIONS)
-    ]
-    return [offset_fetch.TopicResult(name=topic_name(_number(group)), partitions=parts)]
-
-
 class PaperCluster:
     """All three nodes; each is a port of this process."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, topics: int = TOPICS, groups: int = GROUPS, clock: Callable[[], float] = time.time
+    ) -> None:
+        """A group reads the topic of its number, those beyond the last topic the first ones."""
+        self._topic_count = topics
+        self._clock = clock
         self.ports: dict[int, int] = {}
+        self._servers: list[asyncio.Server] = []
         self._batch = bytes(
             build_batch([(b"key", bytes(100))], timestamp_ms=time.time_ns() // 1_000_000)
         )
         self.asked: dict[ApiKey, int] = {}
-        topics = [_topic(topic_name(number), PARTITIONS) for number in range(TOPICS)]
-        topics.append(_topic(OFFSETS_TOPIC, OFFSETS_PARTITIONS))
-        self._topics = {topic.name: topic for topic in topics}
+        known = [_topic(topic_name(number), PARTITIONS) for number in range(topics)]
+        known.append(_topic(OFFSETS_TOPIC, OFFSETS_PARTITIONS))
+        self._topics = {topic.name: topic for topic in known}
         self._listed: dict[int, list[list_groups.Group]] = {node: [] for node in NODES}
-        for number in range(GROUPS):
+        for number in range(groups):
             name = group_name(number)
             listed = list_groups.Group(
                 group_id=name, protocol_type="consumer", group_state="Empty", group_type="classic"
@@ -125,6 +121,17 @@ class PaperCluster:
         for node in NODES:
             server = await asyncio.start_server(partial(self._serve, node), _HOST, 0)
             self.ports[node] = server.sockets[0].getsockname()[1]
+            self._servers.append(server)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where a client asks first."""
+        return f"{_HOST}:{self.ports[NODES[0]]}"
+
+    def close(self) -> None:
+        """Listen no more."""
+        for server in self._servers:
+            server.close()
 
     async def _serve(
         self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -233,19 +240,29 @@ class PaperCluster:
         self, node: int, request: offset_fetch.OffsetFetchRequest
     ) -> offset_fetch.OffsetFetchResponse:
         return offset_fetch.OffsetFetchResponse(
-            topics=_offsets_of(request.group_id) if request.group_id else (), error_code=0,
+            topics=self._offsets_of(request.group_id) if request.group_id else (), error_code=0,
             groups=[
                 offset_fetch.GroupResult(
-                    group_id=group.group_id, topics=_offsets_of(group.group_id), error_code=0
+                    group_id=group.group_id, topics=self._offsets_of(group.group_id), error_code=0
                 )
                 for group in request.groups
             ],
         )  # fmt: skip
 
+    def _offsets_of(self, group: str) -> list[offset_fetch.TopicResult]:
+        parts = [
+            offset_fetch.PartitionResult(
+                partition_index=index, committed_offset=_COMMITTED, metadata="", error_code=0
+            )
+            for index in range(PARTITIONS)
+        ]
+        topic = topic_name(_number(group) % self._topic_count)
+        return [offset_fetch.TopicResult(name=topic, partitions=parts)]
+
     def _offsets(
         self, node: int, request: list_offsets.ListOffsetsRequest
     ) -> list_offsets.ListOffsetsResponse:
-        end = _COMMITTED + int(time.time()) % 1_000
+        end = _COMMITTED + int(self._clock()) % 1_000
 
         def offset(topic: str, timestamp: int) -> int:
             return 0 if topic == OFFSETS_TOPIC or timestamp == -2 else end
@@ -335,7 +352,7 @@ async def main() -> None:
     """Print the address and answer until killed."""
     cluster = PaperCluster()
     await cluster.start()
-    print(f"{_HOST}:{cluster.ports[1]}", flush=True)
+    print(cluster.bootstrap, flush=True)
     await asyncio.Event().wait()
 
 

@@ -51,7 +51,7 @@ from .markers.sender import MarkerSender
 from .markers.topic_partitions import TopicPartitions
 from .metadata.metadata_cache import MetadataCache
 from .metrics.node_metrics import MetricsSources, NodeMetrics
-from .metrics.node_status import release
+from .metrics.process_families import release
 from .metrics.readiness import ServingState
 from .net.dispatch import Dispatcher
 from .net.limits import Limits

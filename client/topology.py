@@ -101,14 +101,14 @@ class Topology:
         self.topic_names[topic_id] = topic
 
     def _learn_leaders(self, topic: str, partitions: Iterable[Partition]) -> None:
+        leaders, epochs = self.leaders, self._epochs
         for partition in partitions:
+            if partition.leader_id < 0:
+                continue
             topic_partition = TopicPartition(topic, partition.partition_index)
             # A broker that has not heard of the last election names the leader before it: to
             # believe it would send us back and forth between the two (KIP-320).
-            is_stale = (
-                topic_partition in self.leaders
-                and 0 <= partition.leader_epoch < self.leader_epoch(topic_partition)
-            )
-            if partition.leader_id >= 0 and not is_stale:
-                self.leaders[topic_partition] = partition.leader_id
-                self._epochs[topic_partition] = partition.leader_epoch
+            known = epochs.get(topic_partition, -1) if topic_partition in leaders else -1
+            if not 0 <= partition.leader_epoch < known:
+                leaders[topic_partition] = partition.leader_id
+                epochs[topic_partition] = partition.leader_epoch

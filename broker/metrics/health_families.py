@@ -14,7 +14,7 @@ from barnabas.coordinator.group_coordinator import GroupCoordinator
 
 from .exposition import family, histogram, single
 from .node_sampler import NodeSampler
-from .node_status import release
+from .process_families import release
 
 
 def node_info(node_id: int, roles: str) -> Iterator[str]:

@@ -16,9 +16,9 @@ from typing import Final
 
 from .exposition import CONTENT_TYPE
 from .http_answer import PLAIN, HttpRequest, Page, parse_head
-from .node_families import STARTED_S
 from .open_metrics import CONTENT_TYPE as OPEN_TYPE
 from .open_metrics import is_wanted, open_metrics
+from .process_families import STARTED_S
 
 log = logging.getLogger(__name__)
 

@@ -5,13 +5,9 @@ Source: docs/spec/users.md §4; the gauges of Kafka's that operators watch, by n
 
 from __future__ import annotations
 
-import os
-import resource
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from barnabas.broker.controller.context import ControllerContext
 from barnabas.broker.replication.isr import IsrManager
@@ -21,41 +17,10 @@ from barnabas.broker.runtime.latency import Latency
 from barnabas.broker.storage.log_manager import LogManager
 
 from .exposition import family, histogram, single
+from .process_families import rows
 from .request_meter import BOUNDS_S, RequestMeter
 
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NO_LEADER: Final = -1
-_START_FIELD: Final = 19
-"""Of /proc/self/stat, behind the name in brackets: ticks from the boot to the start."""
-
-
-def _start_time() -> float:
-    """When this process started, in seconds since 1970."""
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[_START_FIELD]) / os.sysconf(
-        "SC_CLK_TCK"
-    )
-    return time.time() - age_s
-
-
-STARTED_S: Final = _start_time()
-"""When this process began, in seconds since 1970."""
-
-Row = tuple[str, Literal["counter", "gauge"], str, int | float]
-
-
-def process_families() -> Iterator[str]:
-    """The process, under the names that every exporter uses."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    resident = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
-    files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are enough
-    yield from rows(
-        "process",
-        ("cpu_seconds_total", "counter", "CPU time.", usage.ru_utime + usage.ru_stime),
-        ("start_time_seconds", "gauge", "When it started, seconds since 1970.", STARTED_S),
-        ("resident_memory_bytes", "gauge", "Resident memory.", resident),
-        ("open_fds", "gauge", "Open files and sockets.", files),
-    )
 
 
 def duty_families(duties: Mapping[str, Latency]) -> Iterator[str]:
@@ -194,9 +159,3 @@ def controller_families(context: ControllerContext | None, epoch: int) -> Iterat
         ("offline_partitions", "gauge", "Partitions without a leader.", leaderless),
         ("reassignments", "gauge", "Partitions on the move.", len(context.reassignments)),
     )
-
-
-def rows(prefix: str, *given: Row) -> Iterator[str]:
-    """Families of one value each, their names behind ``prefix``."""
-    for name, kind, meaning, value in given:
-        yield from single(f"{prefix}_{name}", kind, meaning, value)

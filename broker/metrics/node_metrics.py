@@ -63,12 +63,12 @@ from .node_families import (
     controller_families,
     duty_families,
     log_families,
-    process_families,
     replica_families,
     request_families,
 )
 from .node_sampler import NodeSampler
 from .node_status import node_status
+from .process_families import process_families
 from .readiness import ServingState, reasons_against
 from .request_meter import MeteredDispatcher, RequestMeter
 from .security_families import audit_families, authentication_families, journal_families

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.liveness.lease import TimedLease
@@ -17,6 +16,7 @@ from barnabas.coordinator.group_registry import GroupTerm
 from barnabas.coordinator.terms import LoadState
 
 from .node_sampler import NodeSampler
+from .process_families import release
 
 if TYPE_CHECKING:
     from .node_metrics import MetricsSources
@@ -60,14 +60,6 @@ def quantile(latency: Latency, share: float) -> float | None:
         if reached >= share * total:
             return min(bound, latency.worst)
     return latency.worst
-
-
-def release() -> str:
-    """The version of the package; ``unknown`` where it is not installed as one."""
-    try:
-        return version("barnabas")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _identity(node: MetricsSources, started_ms: int) -> dict[str, Any]:

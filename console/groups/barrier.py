@@ -9,20 +9,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.log_ends import COMMITTED, LATEST, look_up
-from barnabas.client.admin.time_lag import UnreadRange, first_unread_ms
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.number_arguments import INT32_MAX, whole_number
 from barnabas.console.command_line.output import note, print_json, print_table, shown
 
+from .crossing import Barrier, Crossing, look
 from .offsets_csv import partition_text, print_csv, read_csv_file
 from .plan import missing
 from .scope import add_topics, is_in_scope, partitions_of
@@ -30,36 +28,6 @@ from .scope import add_topics, is_in_scope, partitions_of
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "BARRIER", "CURRENT-OFFSET", "NEEDS", "STATUS")
 _LOOK_S: Final = 0.5
 _UNCOMMITTED: Final = 0
-
-Barrier = Mapping[TopicPartition, int]
-
-
-@dataclass(slots=True)
-class Crossing:
-    """A barrier, and how far a group is."""
-
-    group: str
-    barrier: Barrier
-    committed: dict[TopicPartition, int] = field(default_factory=dict)
-    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    gaps: set[tuple[TopicPartition, int]] = field(default_factory=set)
-    """Offsets behind which no record is left below the barrier."""
-    looked_at: set[tuple[TopicPartition, int]] = field(default_factory=set)
-
-    def position(self, place: TopicPartition) -> int:
-        """Where the group goes on: at the log's start where nothing is committed, or is gone."""
-        return max(self.committed.get(place, 0), self.starts.get(place, 0))
-
-    def needs(self, place: TopicPartition) -> int:
-        """How many offsets are left below the barrier; 0 when it is passed."""
-        position = self.position(place)
-        is_gap = (place, position) in self.gaps
-        return 0 if is_gap else max(0, self.barrier[place] - position)
-
-    @property
-    def left(self) -> list[TopicPartition]:
-        """The partitions that have not passed it."""
-        return [place for place in self.barrier if self.needs(place)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -161,27 +129,6 @@ async def set_barrier(admin: Admin, chosen: argparse.Namespace, *, isolation: in
         if place not in ends:
             raise Failure(f"{partition_text(place)} has no leader now, so its end is not known")
     return {place: ends[place].offset for place in places}
-
-
-async def look(admin: Admin, crossing: Crossing) -> None:
-    """See how far the group is; where it stays, whether there is anything left to read at all."""
-    committed = await admin.committed_offsets(crossing.group)
-    crossing.committed = {
-        place: committed[place].offset for place in crossing.barrier if place in committed
-    }
-    crossing.starts = await admin.start_offsets(crossing.left)
-    # Asked once for each offset: whoever reads on commits another one before the next look.
-    asked = [
-        place
-        for place in crossing.left
-        if (place, crossing.position(place)) not in crossing.looked_at
-    ]
-    ranges = {place: UnreadRange(crossing.position(place), crossing.barrier[place])
-              for place in asked}  # fmt: skip
-    for place, found_ms in (await first_unread_ms(admin.cluster, ranges)).items():
-        crossing.looked_at.add((place, ranges[place].start))
-        if found_ms is None:
-            crossing.gaps.add((place, ranges[place].start))
 
 
 def _row(crossing: Crossing, place: TopicPartition) -> tuple[object, ...]:

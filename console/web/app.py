@@ -20,6 +20,7 @@ from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.failure import Failure
 
+from . import shared_parts
 from .answers import FRAGMENT, Answers, safe_back
 from .console_settings import ConsoleSettings
 from .downloads import VALUE_PATH, value_download
@@ -62,6 +63,7 @@ class Console:
         self.logins = Logins(bootstrap, config, settings)
         self.answers = Answers(bootstrap, settings)
         self.streams = Streams()
+        self.parts = shared_parts.SharedParts()
         self.meter = Meter()
         self.own = OwnPages(settings, self.meter, self.logins, self.streams)
         self.routed = Starlette(routes=self._routes(), lifespan=self._lifespan)
@@ -103,6 +105,7 @@ class Console:
             yield
         finally:
             self.streams.closing.set()
+            self.parts.close()
             await self.logins.close()
 
     async def _home(self, request: Request) -> Response:
@@ -114,12 +117,18 @@ class Console:
             if session is None:
                 return self._to_login(request, kind)
             view = self._view(request, session, path)
-            page = await guarded(within_time(permitted(function, path)), view)
-            if page.status == SEE_OTHER and page.next_url is not None:
-                where, mark, query = page.next_url.partition("?")
-                ending = f".{kind}" if kind else ""
-                return RedirectResponse(f"{where}{ending}{mark}{query}", SEE_OTHER)
-            return self.answers.page(request, view, page, kind, path)
+
+            async def make() -> Response:
+                page = await guarded(within_time(permitted(function, path)), view)
+                if page.status == SEE_OTHER and page.next_url is not None:
+                    where, mark, query = page.next_url.partition("?")
+                    ending = f".{kind}" if kind else ""
+                    return RedirectResponse(f"{where}{ending}{mark}{query}", SEE_OTHER)
+                return self.answers.page(request, view, page, kind, path)
+
+            if request.headers.get(FRAGMENT) == "true" and not kind and path in shared_parts.PATHS:
+                return await self.parts.part(_part_key(request, view), make)
+            return await make()
 
         return answer
 
@@ -288,6 +297,16 @@ async def guarded(function: PageFunction, view: View) -> Page:
         return _problem_page(502, "The cluster does not say", str(failure))
     except FAILURES as failure:
         return _problem_page(502, "The cluster cannot be reached", str(failure))
+
+
+def _part_key(request: Request, view: View) -> tuple[object, ...]:
+    """All that a part of a page depends on: who looks at what, how, and since which change."""
+    session = view.session
+    return (
+        session.watch, session.principal, session.rights, session.watch.changed_ms,
+        view.query.path, tuple(sorted(view.query.given.items())),
+        request.cookies.get("zone"), request.cookies.get("theme"),
+    )  # fmt: skip
 
 
 def permitted(function: PageFunction, path: str) -> PageFunction:

@@ -20,10 +20,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from barnabas.broker.metrics.exposition import CONTENT_TYPE, family, histogram, single
-from barnabas.broker.metrics.node_families import process_families
-from barnabas.broker.metrics.node_status import release
 from barnabas.broker.metrics.open_metrics import CONTENT_TYPE as OPEN_TYPE
 from barnabas.broker.metrics.open_metrics import is_wanted, open_metrics
+from barnabas.broker.metrics.process_families import process_families, release
 
 from .console_settings import ConsoleSettings
 from .logins import Logins

@@ -13,6 +13,7 @@ from typing import Final
 
 import uvicorn
 
+from barnabas.broker.runtime.gc_tuning import tune
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.os_errors import describe_os_error
 from barnabas.console.command_line.failure import Failure
@@ -38,6 +39,7 @@ def serve(
     Raises Failure when the address cannot be had.
     """
     console = Console(bootstrap, config, settings)
+    tune()  # 100,000 partitions live for long: nobody looks for cycles among them all the time
     with _listening(settings) as listener:
         announce(login_url(console, settings, listener.getsockname()[1]))
         server = _Server(

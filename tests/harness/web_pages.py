@@ -30,6 +30,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "/coordinator": "",
     "/leases": "",
     "/failovers": "",
+    "/events": "",
     "/transactions": "",
     "/hanging": "",
     "/access": "",

@@ -1,18 +1,17 @@
 """A barrier: the ends of a group's partitions at one moment, and whether it has read up to them.
 
-All that was acknowledged before the moment lies below it; gaps of compaction and markers of
-transactions count as read. The URL holds the barrier. Source: docs/spec/console.md §1 (barrier).
+The URL holds the barrier; `console/groups/crossing.py` says what has passed it.
+Source: docs/spec/console.md §1 (barrier).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.client.admin.log_ends import COMMITTED, LATEST, look_up
-from barnabas.client.admin.time_lag import UnreadRange, first_unread_ms
 from barnabas.client.cluster import TopicPartition
+from barnabas.console.groups.crossing import Barrier, Crossing, look
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.query import BadQuery, url_of
 
@@ -24,8 +23,6 @@ PARTITIONS_MOST: Final = 200
 ISOLATIONS: Final = {"": 0, "committed": COMMITTED}
 SEE_OTHER: Final = 303
 
-Barrier = Mapping[TopicPartition, int]
-
 
 async def page(view: View) -> Page:
     """With ``at``: how far the group is; without it the barrier is set now, and the URL told."""
@@ -36,17 +33,9 @@ async def page(view: View) -> Page:
     if not view.query.text("at"):
         return await _set(view, group)
     barrier = _read(view.query.text("at"))
-    committed = await view.watch.admin.committed_offsets(group)
-    offsets = {place: committed[place].offset for place in barrier if place in committed}
-    unread = await first_unread_ms(
-        view.watch.admin.cluster,
-        {place: UnreadRange(offset, barrier[place])
-         for place, offset in offsets.items() if offset < barrier[place]},
-    )  # fmt: skip
-    rows = [
-        _row(view, group, place, end, offsets.get(place), place in unread and unread[place] is None)
-        for place, end in sorted(barrier.items())
-    ]
+    crossing = Crossing(group, barrier)
+    await look(view.watch.admin, crossing)
+    rows = [_row(view, crossing, place) for place in sorted(barrier)]
     passed = sum(row["is_passed"] for row in rows)
     waits = [row["wait_s"] for row in rows if row["wait_s"] is not None]
     model = {
@@ -99,20 +88,18 @@ def _read(text: str) -> Barrier:
     return found
 
 
-def _row(
-    view: View, group: str, place: TopicPartition, end: int, committed: int | None, is_gap: bool
-) -> dict[str, Any]:
-    is_passed = is_gap or (committed is not None and committed >= end) or end == 0
-    needs = 0 if is_passed else end - (committed or 0)
+def _row(view: View, crossing: Crossing, place: TopicPartition) -> dict[str, Any]:
+    needs = crossing.needs(place)
+    committed = crossing.committed.get(place)
     speed = None
     if committed is not None:
-        speed = view.watch.rates.observe(("group", group, place), committed)
+        speed = view.watch.rates.observe(("group", crossing.group, place), committed)
     return {
         "topic": place.topic,
         "partition": place.partition,
-        "barrier": end,
+        "barrier": crossing.barrier[place],
         "committed": committed,
         "needs": needs,
-        "is_passed": is_passed,
+        "is_passed": not needs,
         "wait_s": needs / speed if needs and speed else None,
     }

@@ -6,14 +6,14 @@ Told by Barnabas' own clusters in ``__barnabas_events``. Source: docs/spec/conso
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from barnabas.console.web.page import Page, View
-from barnabas.console.web.query import BadQuery
 from barnabas.console.web.watch.node_status import number, text, whole
-from barnabas.protocol.events_topic import ClusterEvent, EventKind
+from barnabas.protocol.events_topic import EVENTS_TOPIC, ClusterEvent, EventKind
+
+from .events import KINDS, event_row, kind_of
 
 COLUMNS: Final = (
     "time_ms", "lost", "cause", "noticed_s", "elected_s", "loaded_s", "total_s", "partitions",
@@ -23,24 +23,22 @@ FAILOVERS_MOST: Final = 500
 EVENTS_SHOWN: Final = 100
 LOADS_WITHIN_MS: Final = 60_000
 """A load so long after a failover belongs to it, unless another one came in between."""
-KINDS: Final = tuple(kind.value for kind in EventKind)
 
 
 async def page(view: View) -> Page:
     """The failovers of the last days, the newest first, and the latest events of any kind."""
-    kind = view.query.text("event")
-    if kind and kind not in KINDS:
-        raise BadQuery(f"event must be one of {', '.join(KINDS)}")
+    kind = kind_of(view)
     reading = await view.watch.events.read()
+    topics = await view.watch.catalogue.topics.read()
     events = reading.value or []
     found = failovers_of(events)
     shown = [event for event in events if not kind or event.event == kind][:EVENTS_SHOWN]
     model = {
         "reading": reading.state(),
         "failovers": found,
-        "events": [_event(event) for event in shown],
+        "events": [event_row(event) for event in shown],
         "kinds": list(KINDS),
-        "is_told": bool(events),
+        "is_told": bool(events) or EVENTS_TOPIC in (topics.value or {}),
     }
     return Page(
         title="Failovers", template="failovers.html", model=model, columns=COLUMNS, rows=found
@@ -89,14 +87,3 @@ def moves_of(events: Iterable[ClusterEvent], partition: int) -> list[dict[str, A
         for event in events
         if event.event == EventKind.OFFSETS_LOADED and event.fields.get("partition") == partition
     ]  # fmt: skip
-
-
-def _event(event: ClusterEvent) -> dict[str, Any]:
-    words = [
-        f"{name} {value if isinstance(value, str | int | float) else json.dumps(value)}"
-        for name, value in event.fields.items()
-    ]
-    return {
-        "time_ms": event.time_ms, "node": event.node, "event": event.event,
-        "what": ", ".join(words)[:1_000],
-    }  # fmt: skip

@@ -15,6 +15,7 @@ NAVIGATION: Final = (
     ("/coordinator", "Coordinators", "c"),
     ("/leases", "Leases", "l"),
     ("/failovers", "Failovers", "f"),
+    ("/events", "Events", "e"),
     ("/transactions", "Transactions", "x"),
     ("/access", "Access", "a"),
     ("/reports", "Reports", "s"),

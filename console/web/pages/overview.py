@@ -10,6 +10,7 @@ from typing import Any, Final
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.watch.known_groups import KnownGroups
 from barnabas.console.web.watch.known_topics import KnownTopics, partition_counts
+from barnabas.protocol.events_topic import EVENTS_TOPIC
 
 COLUMNS: Final = ("tile", "value")
 
@@ -34,6 +35,7 @@ async def page(view: View) -> Page:
         "topics": {
             **topics.state(),
             "topics": None if topics.value is None else len(topics.value),
+            "keeps_events": EVENTS_TOPIC in (topics.value or ()),
             **(counts if topics.value is not None else dict.fromkeys(counts)),
         },
         "groups": {

@@ -96,7 +96,7 @@ class Survey:
             self.problem = reading.problem
             return
         names = reading.value.names
-        for pack in (await self._packs(names)).values():
+        for pack in await self._packs(names):
             began = time.thread_time()
             histories = await readable_histories(self._admin, pack, RECORDS_MAX)
             await self._rest(began)
@@ -109,14 +109,22 @@ class Survey:
         self.rounds += 1
         self._share = SHARE
 
-    async def _packs(self, names: Sequence[str]) -> dict[int, list[str]]:
-        """The groups by offsets partition: each is read once for all of its groups."""
+    async def _packs(self, names: Sequence[str]) -> list[list[str]]:
+        """The groups of one offsets partition after the other, each of which is read once.
+
+        Partitions of few groups are read together: a pack is as many as are asked together.
+        """
         if not names:
-            return {}
+            return []
         (topic,) = await self._admin.describe_topics([OFFSETS_TOPIC])
-        packs: dict[int, list[str]] = defaultdict(list)
+        by_partition: dict[int, list[str]] = defaultdict(list)
         for name in names:
-            packs[group_partition(name, len(topic.partitions))].append(name)
+            by_partition[group_partition(name, len(topic.partitions))].append(name)
+        packs: list[list[str]] = [[]]
+        for groups in by_partition.values():
+            if len(packs[-1]) >= _AT_ONCE:
+                packs.append([])
+            packs[-1] += groups
         return packs
 
     async def _survey_groups(self, names: Sequence[str], histories: dict[str, History]) -> None:

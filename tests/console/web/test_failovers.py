@@ -16,9 +16,18 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import NewTopic
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.web.pages.failovers import failovers_of, moves_of
-from barnabas.protocol.events_topic import ClusterEvent, EventKind
+from barnabas.protocol.events_topic import (
+    EVENTS_TOPIC,
+    ClusterEvent,
+    EventKind,
+    parse_event_value,
+)
+from barnabas.protocol.hashing import group_partition
+from benchmarks.paper_cluster import PaperCluster
 from tests.harness.waiting import WITHIN_S
 from tests.harness.web_console import NOWHERE, Reader, reader_of
+
+OFFSETS_PARTITIONS = 3
 
 
 def event(kind: EventKind, time_ms: int, node: int = 1, **fields: Any) -> ClusterEvent:
@@ -71,33 +80,42 @@ def test_a_move_is_one_of_the_offsets_partition_that_keeps_the_group() -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    settings = {"events.topic.enable": "true", "offsets.topic.num.partitions": "3"}
+    settings = {
+        "events.topic.enable": "true",
+        "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+    }
     with Cluster(3, settings=settings) as running:
         yield running
 
 
 async def shown(reader: Reader, path: str, name: str) -> Any:
-    """What a page has, once it has some."""
+    """What a page has now."""
+    reader.console.logins.ask_anew()
+    return (await reader.json(path))[name]
 
+
+async def told(events: Consumer, kind: EventKind, **fields: Any) -> ClusterEvent:
+    """The next event of this kind, once it is in the log and everybody may read it."""
     async with asyncio.timeout(WITHIN_S):
-        while True:
-            reader.console.logins.ask_anew()
-            if found := (await reader.json(path))[name]:
+        async for record in events:
+            found = parse_event_value(record.value or b"")
+            if found.event == kind and fields.items() <= found.fields.items():
                 return found
-            await asyncio.sleep(0.2)
+    raise AssertionError("a topic has no end")
 
 
 async def test_a_node_that_is_killed_is_a_failover_and_the_group_moves_in_its_timeline(
     cluster: Cluster,
 ) -> None:
+    config = ConsumerConfig(auto_offset_reset="earliest")
     async with (
         Admin.of(cluster.bootstrap) as admin,
         reader_of(cluster.bootstrap) as reader,
+        Consumer(cluster.bootstrap, EVENTS_TOPIC, config=config) as events,
     ):
         await admin.create_topics([NewTopic(name="moved", partitions=1, replication_factor=3)])
         async with Producer(cluster.bootstrap) as producer:
             await producer.send("moved", b"one")
-        config = ConsumerConfig(auto_offset_reset="earliest")
         async with Consumer(cluster.bootstrap, "moved", group="movers", config=config) as consumer:
             await anext(aiter(consumer))
             await consumer.commit()
@@ -105,15 +123,51 @@ async def test_a_node_that_is_killed_is_a_failover_and_the_group_moves_in_its_ti
             assert rebalances[0]["members"] == 1
             coordinator = (await admin.describe_group("movers")).coordinator.id
             cluster.kill(coordinator)
+            failover = await told(events, EventKind.FAILOVER, lost=coordinator)
             failovers = await shown(reader, "/failovers.json", "failovers")
             assert failovers[0]["lost"] == coordinator
             assert failovers[0]["elected_s"] > 0
+            partition = group_partition("movers", OFFSETS_PARTITIONS)
+            loaded_by = await told(events, EventKind.OFFSETS_LOADED, partition=partition)
+            while loaded_by.time_ms < failover.time_ms:  # of the start of the cluster
+                loaded_by = await told(events, EventKind.OFFSETS_LOADED, partition=partition)
             moves = await shown(reader, "/timeline.json?group=movers", "moves")
-            assert moves[0]["node"] != coordinator
+            assert moves[0]["node"] == loaded_by.node != coordinator
             page = await reader.get("/failovers?event=offsets-loaded")
             assert "offsets-loaded" in page.text
+            await _all_events(reader, coordinator)
 
 
-async def test_an_event_that_there_is_not_is_no_filter() -> None:
+async def _all_events(reader: Reader, lost: int) -> None:
+    """The page of all events has each once, page by page, and finds one by what it says."""
+    every = (await reader.json("/events.json?n=500"))["events"]
+    times = [row["time_ms"] for row in every]
+    assert times == sorted(times, reverse=True)
+    by_page: list[Any] = []
+    url: str | None = "/events.json?n=3"
+    while url is not None:
+        found = await reader.json(url)
+        by_page += found["events"]
+        url = found.get("next", "").replace("/events?", "/events.json?") or None
+    assert by_page == every
+    asked = await reader.json(f"/events.json?event=failover&q=lost+{lost}")
+    assert [row["event"] for row in asked["events"]] == ["failover"]
+    told_by = asked["events"][0]["node"]
+    assert (await reader.json(f"/events.json?event=failover&node={told_by}"))["all"] == len(every)
+    overview = await reader.get("/overview")
+    assert 'href="/events"' in overview.text
+
+
+@pytest.mark.parametrize("page", ["/failovers", "/events"])
+async def test_an_event_that_there_is_not_is_no_filter(page: str) -> None:
     async with reader_of(NOWHERE) as reader:
-        assert (await reader.get("/failovers?event=none")).status_code == 400
+        assert (await reader.get(f"{page}?event=none")).status_code == 400
+
+
+@pytest.mark.parametrize("page", ["/failovers", "/events", "/overview"])
+async def test_where_no_events_are_kept_it_is_said_how_to_have_them(page: str) -> None:
+    paper = PaperCluster(1, 0)
+    await paper.start()
+    async with reader_of(paper.bootstrap, auth="none") as reader:
+        assert "<code>events.topic.enable=true</code>" in (await reader.get(page)).text
+    paper.close()

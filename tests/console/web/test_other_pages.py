@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from urllib.parse import quote_plus
 
 import pytest
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
 
 from barnabas.client import Producer
 from barnabas.client.admin.admin import Admin
@@ -94,6 +96,20 @@ async def test_markers_of_transactions_below_a_barrier_count_as_read(
     found = await reader.json(url)
     assert found["partitions"][0]["barrier"] == 12
     assert found["is_passed"]
+
+
+async def test_records_that_were_deleted_below_a_barrier_count_as_read(
+    reader: Reader, cluster: Deployment, place: TopicPartition, group: str
+) -> None:
+    url = await barrier(reader, group)
+    kafka = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for start, needs in ((7, 3), (10, 0)):
+        before = [ConfluentPartition(place.topic, place.partition, start)]
+        for outcome in kafka.delete_records(before).values():
+            await asyncio.wrap_future(outcome)
+        found = await reader.json(url)
+        assert found["partitions"][0]["committed"] == 4, "it stands where it stood"
+        assert (found["partitions"][0]["needs"], found["is_passed"]) == (needs, not needs)
 
 
 @pytest.mark.parametrize("at", ["x", "[]", "{}", '{"t":{"0":"x"}}', '{"t":{"0":-1}}', '{"t":1}'])
