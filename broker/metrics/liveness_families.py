@@ -13,7 +13,7 @@ from barnabas.broker.liveness.liveness import Liveness
 from barnabas.broker.liveness.voter_set import NEVER
 
 from .exposition import family, single
-from .node_families import rows
+from .process_families import rows
 
 
 def liveness_families(liveness: Liveness, controller: Controller) -> Iterator[str]:

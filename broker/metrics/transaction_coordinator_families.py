@@ -12,7 +12,7 @@ from barnabas.coordinator.transactions.service import TransactionCoordinator
 from barnabas.coordinator.transactions.statistics import TransactionCounts, count_transactions
 
 from .exposition import family
-from .node_families import rows
+from .process_families import rows
 
 
 def transaction_coordinator_families(

@@ -15,7 +15,7 @@ from barnabas.broker.runtime.latency import BOUNDS_S
 from barnabas.broker.verification.verifier import TransactionVerifier
 
 from .exposition import family, histogram
-from .node_families import rows
+from .process_families import rows
 
 LATE_MS: Final = 300_000
 """So much longer than any transaction may take, one hangs: nobody is going to end it."""

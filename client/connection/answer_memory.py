@@ -7,6 +7,7 @@ Source: docs/spec/console.md §5 (budgets).
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from barnabas.client.turns import Turns
@@ -30,7 +31,9 @@ class AnswerMemory:
         if body == self._body and version == self._version:
             return self._answer
         turns = Turns()
-        reading = request_decoder_in_turns(answer_class, version)(body, 0)
+        reading: Generator[None, None, Any] = request_decoder_in_turns(answer_class, version)(
+            body, 0
+        )
         while True:
             try:
                 next(reading)

@@ -20,12 +20,8 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.client.connection.connection import Connection
 from barnabas.console.__main__ import main
 from barnabas.console.groups.describe import OFFSET_COLUMNS
-from barnabas.console.groups.lag import (
-    LAG_COLUMNS,
-    PartitionLag,
-    histories_if_readable,
-    partition_lags,
-)
+from barnabas.console.groups.lag import LAG_COLUMNS, histories_if_readable
+from barnabas.console.groups.partition_lags import PartitionLag, partition_lags
 from barnabas.coordinator.group_health import Verdict
 from barnabas.coordinator.lag import Lag
 from barnabas.protocol.messages import offset_commit

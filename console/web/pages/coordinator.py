@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from barnabas.client.admin.commit_history import OFFSETS_TOPIC
 from barnabas.console.web.page import Page, View
+from barnabas.console.web.watch.known_topics import KnownTopics
 from barnabas.console.web.watch.node_status import number, text, whole
 from barnabas.console.web.watch.node_status import rows as status_rows
 from barnabas.protocol.hashing import group_partition
@@ -36,7 +37,7 @@ async def page(view: View) -> Page:
     topics = await catalogue.topics.read()
     await catalogue.cluster.read()
     groups = await catalogue.groups.read()
-    known = topics.value or {}
+    known = topics.value or KnownTopics()
     topic = known.get(OFFSETS_TOPIC)
     parts = sorted(topic.partitions, key=lambda part: part.partition_index) if topic else []
     names = groups.value.names if groups.value else ()

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from barnabas.client.admin.descriptions import MemberDescription
 from barnabas.client.cluster import TopicPartition
-from barnabas.console.groups.lag import PartitionLag
+from barnabas.console.groups.partition_lags import PartitionLag
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.watch.cluster_watch import ClusterWatch
+from barnabas.console.web.watch.known_topics import KnownTopics
 from barnabas.console.web.watch.standings import NOTES, REASONS, Standing
 from barnabas.coordinator.group_health import Verdict
 
@@ -91,5 +92,5 @@ def _assigned(places: Sequence[TopicPartition]) -> list[str]:
 
 
 async def _placement(watch: ClusterWatch, name: str) -> dict[str, Any] | None:
-    topics = (await watch.catalogue.topics.read()).value or {}
+    topics = (await watch.catalogue.topics.read()).value or KnownTopics()
     return placement_of(topics, name)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from barnabas.client.admin.transaction_descriptions import OpenTransaction
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.web.page import Page, View
+from barnabas.console.web.watch.known_topics import KnownTopics
 from barnabas.console.web.watch.topic_rows import places_of
 
 COLUMNS: Final = (
@@ -27,7 +28,7 @@ async def page(view: View) -> Page:
     name = view.query.text("topic")
     minutes = view.query.number("minutes", MINUTES, 0, _WEEK_MINUTES)
     reading = await view.watch.catalogue.topics.read()
-    topics = reading.value or {}
+    topics = reading.value or KnownTopics()
     chosen = [topics[name]] if name in topics else [] if name else list(topics.values())
     places = [place for topic in chosen for place in places_of(topic)]
     problem = ""

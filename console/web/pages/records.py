@@ -28,6 +28,7 @@ from barnabas.console.web.records.scan import (
     scan_forward,
 )
 from barnabas.console.web.records.tail import Tail
+from barnabas.console.web.watch.known_topics import KnownTopics
 from barnabas.console.web.watch.topic_rows import places_of
 from barnabas.protocol.messages import metadata
 
@@ -46,7 +47,7 @@ async def page(view: View) -> Page:
     """A page of records, and where the next one goes on."""
     name = view.query.required("topic")
     reading = await view.watch.catalogue.topics.read()
-    topic = (reading.value or {}).get(name)
+    topic = (reading.value or KnownTopics()).get(name)
     if topic is None:
         return not_found(view, "topic", name, reading.problem)
     problem, found, seconds = "", Found(is_done=True), 0.0
@@ -88,7 +89,7 @@ async def page(view: View) -> Page:
 async def tail_of(view: View) -> Tail:
     """What follows the topic of the query from now on; raises BadFilter, BadQuery, KafkaError."""
     name = view.query.required("topic")
-    topic = ((await view.watch.catalogue.topics.read()).value or {}).get(name)
+    topic = ((await view.watch.catalogue.topics.read()).value or KnownTopics()).get(name)
     if topic is None:
         raise BadQuery(f"there is no topic {name}")
     places = _places(view.query, topic)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.plots import place_of, plot
+from barnabas.console.web.watch.known_topics import KnownTopics
 from barnabas.console.web.watch.timeline import Point
 from barnabas.protocol.audit_topic import AuditRecord
 
@@ -79,7 +80,8 @@ def _row(point: Point) -> dict[str, Any]:
 
 async def _moves(view: View, group: str) -> list[dict[str, Any]]:
     """When another coordinator took the group over, the newest first; of Barnabas' own clusters."""
-    placement = placement_of((await view.watch.catalogue.topics.read()).value or {}, group)
+    topics = (await view.watch.catalogue.topics.read()).value or KnownTopics()
+    placement = placement_of(topics, group)
     if placement is None:
         return []
     return moves_of((await view.watch.events.read()).value or [], placement["partition"])

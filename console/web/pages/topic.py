@@ -11,6 +11,7 @@ from barnabas.client.admin.log_ends import LogEnds, log_ends
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.web.page import Page, View
 from barnabas.console.web.watch.catalogue import Replica
+from barnabas.console.web.watch.known_topics import KnownTopics
 from barnabas.console.web.watch.reading import FAILURES, problem_of
 from barnabas.console.web.watch.topic_rows import places_of
 from barnabas.protocol.messages import metadata
@@ -31,7 +32,7 @@ async def page(view: View) -> Page:
     watch = view.watch
     watch.survey.look()
     reading = await watch.catalogue.topics.read()
-    topic = (reading.value or {}).get(name)
+    topic = (reading.value or KnownTopics()).get(name)
     if topic is None:
         watch.catalogue.topics.expire()
         return not_found(view, "topic", name, reading.problem)

@@ -89,7 +89,7 @@ async def _rows(
         known = watch.topic_rows.known(name)
         problem = problem or known.problem
         rows.append(_row(topics[name], readers_of(watch, name), known.value or _UNKNOWN))
-    return rows, problem and problem.as_json()
+    return rows, None if problem is None else problem.as_json()
 
 
 def _row(topic: metadata.TopicResult, groups: int, measured: TopicRow) -> dict[str, Any]:

@@ -86,8 +86,8 @@ class Source(Generic[T]):
             self._asking = asyncio.create_task(self._renew(), name="console source")
         if (asking := self._asking) is not None:
             is_outdated = self._changes != self._seen_changes
-            patience = PATIENCE_S if is_outdated else self.patience_s
-            patience = None if self._at_ms is None else patience
+            later_s = PATIENCE_S if is_outdated else self.patience_s
+            patience = None if self._at_ms is None else later_s
             await asyncio.wait([asking], timeout=patience)
             if asking.done() and not asking.cancelled():
                 asking.result()  # what the cluster says is caught; a mistake of ours is told

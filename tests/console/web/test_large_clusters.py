@@ -21,6 +21,7 @@ from barnabas.console.web.watch.cluster_watch import ClusterWatch
 from barnabas.console.web.watch.hot_rows import HotRows
 from barnabas.console.web.watch.known_topics import KnownTopics, node_counts, partition_counts
 from barnabas.console.web.watch.orderings import PreparedOrders, sorted_by
+from barnabas.console.web.watch.standings import rows_of_groups
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import metadata
 from benchmarks.paper_cluster import NODES, PARTITIONS, PaperCluster, group_name
@@ -88,7 +89,6 @@ async def test_a_sweep_rests_in_the_middle_of_a_round_when_nobody_looks_any_more
     survey = watch_of(reader).survey
     seen: list[int] = []
     asked = asyncio.Event()
-    rows_of_groups = sweep.rows_of_groups
 
     async def noted(admin: Admin, names: Sequence[str], histories: Any) -> Any:
         seen.append(len(names))
