@@ -68,8 +68,10 @@ class Deployment(Protocol):
 class OwnCluster:
     """Barnabas, as `barnabas up` starts it."""
 
-    def __init__(self, count: int, settings: Mapping[str, str] | None = None) -> None:
-        self._cluster = Cluster(count, settings=settings).start()
+    def __init__(
+        self, count: int, settings: Mapping[str, str] | None = None, data: Path | None = None
+    ) -> None:
+        self._cluster = Cluster(count, data, settings=settings).start()
 
     @property
     def bootstrap(self) -> str:
@@ -91,6 +93,13 @@ class OwnCluster:
     def nodes(self) -> Sequence[NodeProcess]:
         """Each node, to be stopped and started by itself."""
         return self._cluster.nodes
+
+    @property
+    def zookeeper_pid(self) -> int:
+        """ZooKeeper's process."""
+        pid = self._cluster.zookeeper_pid
+        assert pid is not None, "somebody else's ZooKeeper"
+        return pid
 
     @property
     def logs(self) -> Sequence[Path]:

@@ -1,14 +1,17 @@
 """Members of a group, each a process around another client, and a ledger of what they tell.
 
-A member reads a topic, tells each record before it commits it, and each partition that comes and
-goes, with the time of the machine; it leaves when its input ends. ``tests/interop/matrix`` and
-``tests/interop/go`` have the programs.
+A member reads a topic, tells each record before it commits it, what it is about to commit and has
+committed, and each partition that comes and goes, with the time of the machine; it leaves when its
+input ends. ``tests/interop/matrix`` and ``tests/interop/go`` have the programs; that of franz-go
+says nothing of its commits.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from barnabas.client.topology import TopicPartition
@@ -24,11 +28,13 @@ from benchmarks.apache_kafka import class_path
 
 from .client_releases import PROGRAMS, ROOT
 from .go_programs import built
+from .group_verdict import Commit, passed_over, read_again
 from .needs import maven_jars, program
 from .ownership import Ownership
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+Places = Sequence[TopicPartition]
 _WAIT_S: Final = 120.0
 _JAVA_CLIENT: Final = "4.1.0"
 
@@ -51,9 +57,11 @@ class Task:
 class Ledger:
     """What all members of one group tell together."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, journal: Path | None = None) -> None:
+        """``journal``: where every line is kept as well, behind the name of who told it."""
         self.topic = topic
         self.ownership = Ownership()
+        self._journal = journal
         self.reads: Counter[tuple[int, int]] = Counter()
         """How often each record was read, by partition and offset."""
         self.revoking: set[str] = set()
@@ -61,30 +69,108 @@ class Ledger:
         self.errors: list[str] = []
         self.lost: list[str] = []
         """Who was told that its partitions are others' already."""
+        self.commits: list[Commit] = []
+        self.rebalance_s: dict[str, float] = {}
+        """How long each may take to give partitions up."""
+        self._committing: dict[str, tuple[float, dict[TopicPartition, int]]] = {}
+        self._revoking_since: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def note(self, owner: str, told: dict[str, Any]) -> None:
         """One line of a member."""
         with self._lock:
-            places = [TopicPartition(self.topic, each) for each in told.get("partitions") or ()]
-            if told["event"] == "assigned":
-                self.ownership.took(owner, places, told["at"])
-            elif told["event"] == "revoked":
-                self.ownership.gave(owner, places, told["at"])
-            elif told["event"] == "revoking":
-                self.revoking.add(owner)
-            elif told["event"] == "lost":
-                self.ownership.lost(owner, places, told["at"])
-                self.lost += [owner] if places else []
-            elif told["event"] == "read":
-                self.reads.update((partition, offset) for partition, offset in told["records"])
-            elif told["event"] == "error":
-                self.errors.append(f"{owner}: {told['text']}")
+            self._keep(owner, told)
+            handle = getattr(self, f"_note_{told['event']}", None)
+            if handle is not None:
+                places = [TopicPartition(self.topic, each) for each in told.get("partitions") or ()]
+                handle(owner, told, places)
+
+    def _keep(self, owner: str, told: dict[str, Any]) -> None:
+        if self._journal is not None:
+            with self._journal.open("a") as file:
+                file.write(json.dumps({"owner": owner, **told}) + "\n")
+
+    def _note_assigned(self, owner: str, told: dict[str, Any], places: Places) -> None:
+        self.ownership.took(owner, places, told["at"])
+
+    def _note_revoking(self, owner: str, told: dict[str, Any], places: Places) -> None:
+        del places
+        self.revoking.add(owner)
+        self._revoking_since[owner] = told["at"]
+
+    def _note_revoked(self, owner: str, told: dict[str, Any], places: Places) -> None:
+        began = self._revoking_since.pop(owner, told["at"])
+        if told["at"] - began >= self.rebalance_s.get(owner, math.inf):
+            self.ownership.doubt(owner, began)
+        self.ownership.gave(owner, places, told["at"])
+
+    def _note_lost(self, owner: str, told: dict[str, Any], places: Places) -> None:
+        self._revoking_since.pop(owner, None)
+        self.ownership.lost(owner, places, told["at"])
+        self.lost += [owner] if places else []
+
+    def _note_read(self, owner: str, told: dict[str, Any], places: Places) -> None:
+        del places
+        self.reads.update((partition, offset) for partition, offset in told["records"])
+        for partition, offset in told["records"]:
+            place = TopicPartition(self.topic, partition)
+            self.ownership.read(owner, place, offset, told["at"])
+
+    def _note_error(self, owner: str, told: dict[str, Any], places: Places) -> None:
+        del places
+        self.errors.append(f"{owner}: {told['text']}")
+
+    def _note_committing(self, owner: str, told: dict[str, Any], places: Places) -> None:
+        del places
+        self._settle_commit(owner, (), math.inf)
+        ends = {TopicPartition(self.topic, each): offset for each, offset in told["ends"]}
+        self._committing[owner] = (told["at"], ends)
+
+    def _note_committed(self, owner: str, told: dict[str, Any], places: Places) -> None:
+        self._settle_commit(owner, places, told["at"])
+
+    def _settle_commit(self, owner: str, stored: Places, ended: float) -> None:
+        """What the member said that it was about to commit has had an outcome, or never will."""
+        if owner not in self._committing:
+            return
+        began, ends = self._committing.pop(owner)
+        self.ownership.proved(owner, stored, began)
+        for place, offset in ends.items():
+            at = ended if place in stored else math.inf
+            self.commits.append(Commit(owner, place, offset, began, at))
+
+    def is_revoking(self, owner: str) -> bool:
+        """Whether a member is giving partitions up just now."""
+        with self._lock:
+            return owner in self._revoking_since
+
+    def froze(self, owner: str) -> None:
+        """A member is about to be frozen: it may be fenced without knowing."""
+        with self._lock:
+            at = time.time()
+            self._keep(owner, {"event": "frozen", "at": at})
+            self.ownership.doubt(owner, at)
 
     def ended(self, owner: str) -> None:
         """A member is no more; what it has still it had until now, at most."""
         with self._lock:
-            self.ownership.died(owner, time.time())
+            self._settle_commit(owner, (), math.inf)
+            self._revoking_since.pop(owner, None)
+            at = time.time()
+            self._keep(owner, {"event": "ended", "at": at})
+            self.ownership.died(owner, at)
+
+    def findings(self) -> list[str]:
+        """Everything that must not be, of members that tell their commits; asked at the end."""
+        with self._lock:
+            found = [
+                f"{double.partition} was both {double.first}'s and {double.second}'s "
+                f"at {double.at:.3f}"
+                for double in self.ownership.doubles()
+            ]
+            found += read_again(self.ownership, self.commits)
+            found += passed_over(self.ownership, self.commits)
+            return found + self.ownership.leaps
 
     def owned(self) -> dict[str, set[int]]:
         """The partitions of each member that has any, now."""
@@ -135,6 +221,20 @@ class Member:
     def has_ended(self) -> bool:
         """Whether it has left, or was killed."""
         return self._process.returncode is not None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process lives."""
+        return self._process.poll() is None
+
+    def pause(self) -> None:
+        """Freeze it; others may have its partitions when it goes on."""
+        self._ledger.froze(self.name)
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on, as if nothing had happened."""
+        self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         """Leave the group in order."""
@@ -187,6 +287,7 @@ class MemberKind:
 
     def start(self, name: str, task: Task, ledger: Ledger) -> Member:
         """A new member under a name of the test's; skips where its program cannot run."""
+        ledger.rebalance_s[name] = task.max_poll_ms / 1000
         return Member(name, self.command(task), ledger)
 
 

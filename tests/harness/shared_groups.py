@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 from typing import Final
-
-from confluent_kafka import Producer
 
 from .confluent_client import Confluent
 from .deployments import Deployment, create_topic
 from .protocol_members import Ledger, Member, MemberKind, Task
-from .traffic import Activity
+from .traffic import Activity, persistent_producer
 from .waiting import TooLate, eventually
 
 PARTITIONS: Final = 6
@@ -23,16 +22,15 @@ _NUMBERS = count()
 class Load(Activity):
     """Writes to every partition in turn, until it is told to end."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, pause_s: float = _PAUSE_S) -> None:
         super().__init__()
         self.sent = 0
         self._topic = topic
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 2}
-        )
+        self._pause_s = pause_s
+        self._producer = persistent_producer(bootstrap, linger_ms=2)
 
     def repeat(self) -> None:
-        while not self.is_over.wait(_PAUSE_S):
+        while not self.is_over.wait(self._pause_s):
             self._producer.produce(self._topic, b"x", partition=self.sent % PARTITIONS)
             self._producer.poll(0)
             self.sent += 1
@@ -40,13 +38,18 @@ class Load(Activity):
 
 
 class Group:
-    """A group of a new name with a topic of its own, its members, and what they tell."""
+    """A group of a new name with a topic of its own, its members, and what they tell.
 
-    def __init__(self, cluster: Deployment, factor: int) -> None:
+    ``journals``: a folder in which every line of theirs is kept as well.
+    """
+
+    def __init__(self, cluster: Deployment, factor: int, journals: Path | None = None) -> None:
         self.cluster = cluster
         self.topic = f"shared.{next(_NUMBERS)}"
         create_topic(cluster, Confluent(), self.topic, PARTITIONS, factor)
-        self.ledger = Ledger(self.topic)
+        self.ledger = Ledger(
+            self.topic, None if journals is None else journals / f"{self.topic}.jsonl"
+        )
         self.members: list[Member] = []
 
     def join(self, kind: MemberKind, **changes: object) -> Member:

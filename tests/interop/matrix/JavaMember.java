@@ -1,13 +1,16 @@
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -44,7 +47,7 @@ public class JavaMember {
                 for (ConsumerRecord<byte[], byte[]> one : found)
                     read.add("[" + one.partition() + ", " + one.offset() + "]");
                 tell("read", ", \"records\": [" + String.join(", ", read) + "]");
-                consumer.commitSync();
+                commit(consumer, found);
             } catch (KafkaException error) {
                 String text = error.toString().replace("\\", "\\\\").replace("\"", "'");
                 tell("error", ", \"text\": \"" + text.replace("\n", " ") + "\"");
@@ -52,6 +55,21 @@ public class JavaMember {
         }
         consumer.close();
         tell("closed", "");
+    }
+
+    /** Commits where what was read ends. */
+    static void commit(
+            KafkaConsumer<byte[], byte[]> consumer, ConsumerRecords<byte[], byte[]> found) {
+        Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
+        for (ConsumerRecord<byte[], byte[]> one : found)
+            ends.put(new TopicPartition(one.topic(), one.partition()),
+                new OffsetAndMetadata(one.offset() + 1));
+        List<String> told = new ArrayList<>();
+        ends.forEach((place, end) ->
+            told.add("[" + place.partition() + ", " + end.offset() + "]"));
+        tell("committing", ", \"ends\": [" + String.join(", ", told) + "]");
+        consumer.commitSync(ends);
+        tell("committed", Telling.named(ends.keySet()));
     }
 
     static Properties settings(String[] given) {

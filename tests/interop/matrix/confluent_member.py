@@ -9,7 +9,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3]))  # a program of its own, whoever starts it
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.interop.matrix.member_lines import Given, given, partitions_of, tell, told_to_stop
 
@@ -40,16 +40,20 @@ def settings(asked: Given) -> dict[str, Any]:
 def main() -> None:
     asked = given()
     consumer = Consumer(settings(asked))
+    owned: set[int] = set()
 
     def assigned(_: Consumer, places: list[Any]) -> None:
+        owned.update(partitions_of(places))
         tell("assigned", partitions=partitions_of(places))
 
     def revoked(_: Consumer, places: list[Any]) -> None:
         tell("revoking")
         time.sleep(asked.slow_s)
+        owned.difference_update(partitions_of(places))
         tell("revoked", partitions=partitions_of(places))
 
     def lost(_: Consumer, places: list[Any]) -> None:
+        owned.difference_update(partitions_of(places))
         tell("lost", partitions=partitions_of(places))
 
     stop = told_to_stop()
@@ -64,16 +68,23 @@ def main() -> None:
             read = [[one.partition(), one.offset()] for one in found if one.error() is None]
             if read:
                 tell("read", records=read)
-                commit(consumer)
+                ends = {partition: offset + 1 for partition, offset in read if partition in owned}
+                commit(consumer, asked.topic, ends)
         except KafkaException as error:
             tell("error", text=str(error))
     consumer.close()
     tell("closed")
 
 
-def commit(consumer: Consumer) -> None:
-    """Commit what was read; what fails in a partition is an error as well."""
-    for place in consumer.commit(asynchronous=False) or ():
+def commit(consumer: Consumer, topic: str, ends: dict[int, int]) -> None:
+    """Commit what was read of partitions that it still has; each that fails is an error."""
+    if not ends:
+        return
+    tell("committing", ends=list(ends.items()))
+    wanted = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
+    done = consumer.commit(offsets=wanted, asynchronous=False) or ()
+    tell("committed", partitions=partitions_of(place for place in done if place.error is None))
+    for place in done:
         if place.error is not None:
             tell("error", text=f"commit {place.partition}: {place.error}")
 

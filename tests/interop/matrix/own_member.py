@@ -67,7 +67,10 @@ async def main() -> None:
                 if batch is None:
                     continue
                 tell("read", records=[[one.partition, one.offset] for one in batch.records()])
+                ends = batch.offsets.items()
+                tell("committing", ends=[[place.partition, end.offset] for place, end in ends])
                 await batch.commit()
+                tell("committed", partitions=partitions_of(place for place, _ in ends))
             except KafkaError as error:
                 tell("error", text=str(error))
     tell("closed")
