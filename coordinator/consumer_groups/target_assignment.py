@@ -67,24 +67,23 @@ def compute(
     epoch = group.epoch
     topics = subscribed_topics(group, catalog)
     is_homogeneous = group.is_homogeneous
-    members = [
-        MemberSubscription(
-            member.member_id,
-            member.profile.instance_id,
-            group.topic_ids(member.profile, catalog),
-            group.targets.get(member.member_id, {}),
-        )
-        for member in group.consumers.values()
-    ]
+    profiles = [(member.member_id, member.profile) for member in group.consumers.values()]
+    members, turn = [], Turn()
+    for member_id, profile in profiles:
+        ids = group.topic_ids(profile, catalog)
+        target = group.targets.get(member_id, {})
+        members.append(MemberSubscription(member_id, profile.instance_id, ids, target))
+        if turn.is_over():
+            yield
     subscription = GroupSubscription(members, topics, is_homogeneous)
-    target = yield from chosen_assignor(group, configured).assign(subscription)
-    return ComputedTarget(epoch, target)
+    computed = yield from chosen_assignor(group, configured).assign(subscription)
+    return ComputedTarget(epoch, computed)
 
 
 def changed_members(group: ConsumerGroup, target: Target) -> Steps[list[str]]:
     """Those for whom the target is another than before, or the first one."""
     found, turn = [], Turn()
-    for member_id in group.consumers:
+    for member_id in list(group.consumers):  # others join and leave between two turns
         if group.targets.get(member_id) != target.get(member_id, {}):
             found.append(member_id)
         if turn.is_over():

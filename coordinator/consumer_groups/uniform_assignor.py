@@ -13,8 +13,10 @@ Source: docs/spec/consumer-groups.md §3, C34 to C39; Kafka's UniformAssignor (4
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import chain, compress
 from typing import Final
 
 from barnabas.coordinator.cooperative import Steps, Turn
@@ -44,6 +46,7 @@ class UniformAssignor:
         numbering = _Numbering(by_name(group.topics))
         if not members:
             return {}
+        shares: Iterable[list[int]]
         if group.is_homogeneous:
             shares = yield from _homogeneous(members, numbering)
         else:
@@ -143,7 +146,7 @@ class _Heterogeneous:
         self._loads: list[int] = []
         self._free = bytearray(b"\1") * numbering.count
 
-    def assign(self, members: Sequence[MemberSubscription]) -> Steps[list[list[int]]]:
+    def assign(self, members: Sequence[MemberSubscription]) -> Steps[Iterable[list[int]]]:
         """Let members keep what they may, give out what is free, then even the load out."""
         yield from self._read(members)
         order = sorted(
@@ -154,7 +157,7 @@ class _Heterogeneous:
             has_moved = yield from self._even_out(order)
             if not has_moved:
                 break
-        return [[number for found in share.values() for number in found] for share in self._shares]
+        return (list(chain.from_iterable(share.values())) for share in self._shares)
 
     def _read(self, members: Sequence[MemberSubscription]) -> Steps[None]:
         indexes = {topic.topic_id: index for index, topic in enumerate(self._numbering.topics)}
@@ -184,12 +187,12 @@ class _Heterogeneous:
         has_moved = False
         turn = Turn()
         for topic_index in order:
-            cost = 1 + len(self._subscribers[topic_index]) // LOOKUPS_A_STEP
-            while self._move_one(topic_index):
+            subscribers = self._subscribers[topic_index]
+            for _ in self._moves(topic_index, subscribers) if len(subscribers) > 1 else ():
                 has_moved = True
-                if turn.is_over(cost):
+                if turn.is_over():
                     yield
-            if turn.is_over(cost):
+            if turn.is_over(1 + len(subscribers) // LOOKUPS_A_STEP):
                 yield
         return has_moved
 
@@ -222,26 +225,38 @@ class _Heterogeneous:
 
     def _give(self, member: int, topic_index: int, number: int) -> None:
         share = self._shares[member].setdefault(topic_index, [])
-        share.append(number)
-        share.sort()
+        insort(share, number)
         self._loads[member] += 1
 
-    def _move_one(self, topic_index: int) -> bool:
-        """Move one partition of this topic from the most to the least loaded; False if even."""
-        subscribers = self._subscribers[topic_index]
-        if len(subscribers) <= 1:
-            return False
-        holders = [member for member in subscribers if self._shares[member].get(topic_index)]
-        if not holders:
-            return False
-        most = max(holders, key=lambda member: (self._loads[member], member))
-        least = min(subscribers, key=lambda member: (self._loads[member], member))
-        if self._loads[most] - self._loads[least] <= 1:
-            return False
-        number = self._shares[most][topic_index].pop()
-        self._loads[most] -= 1
-        self._give(least, topic_index, number)
-        return True
+    def _moves(self, topic_index: int, subscribers: Sequence[int]) -> Iterator[None]:
+        """Move partitions of this topic from the most to the least loaded; ends when it is even.
+
+        Of equals the last member gives and the first one takes. Entries of the heaps whose load is
+        no longer the member's are left over from before.
+        """
+        loads, shares = self._loads, self._shares
+        most = [(-loads[one], -one) for one in subscribers if shares[one].get(topic_index)]
+        least = [(loads[one], one) for one in subscribers]
+        heapify(most)
+        heapify(least)
+        while most:
+            load, giver = -most[0][0], -most[0][1]
+            if load != loads[giver] or not shares[giver].get(topic_index):
+                heappop(most)
+                continue
+            taker = least[0][1]
+            if least[0][0] != loads[taker]:
+                heappop(least)
+                continue
+            if load - loads[taker] <= 1:
+                return
+            number = shares[giver][topic_index].pop()
+            loads[giver] -= 1
+            self._give(taker, topic_index, number)
+            for one in (giver, taker):
+                heappush(most, (-loads[one], -one))
+                heappush(least, (loads[one], one))
+            yield
 
 
 def _held_and_free(
@@ -258,4 +273,4 @@ def _held_and_free(
         held.append(kept)
         if turn.is_over(1 + len(kept)):
             yield
-    return held, [number for number in range(numbering.count) if is_free[number]]
+    return held, list(compress(range(numbering.count), is_free))

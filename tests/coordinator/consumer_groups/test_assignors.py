@@ -245,3 +245,26 @@ def test_a_large_group_is_dealt_with_in_many_turns(
     steps = assignor.assign(GroupSubscription(members, topics, is_homogeneous))
     turns = sum(1 for _ in steps)
     assert turns >= 2
+
+
+def test_as_many_members_again_are_given_their_share_in_few_turns() -> None:
+    """Each partition that moves costs the logarithm of the members, not all of them."""
+    count = 400
+    topics = [SubscribedTopic(topic_id(name), name, 4000) for name in "tuv"]
+    ids = [topic.topic_id for topic in topics]
+    kinds = [frozenset(ids[:2]), frozenset(ids[1:])]
+    names = [f"m{number:04}" for number in range(count)]
+    first = [MemberSubscription(name, None, kinds[at % 2], {}) for at, name in enumerate(names)]
+    target = finish(UniformAssignor().assign(GroupSubscription(first, topics, False)))
+    doubled = [one._replace(target=target[one.member_id]) for one in first]
+    doubled += [one._replace(member_id=f"n{one.member_id}") for one in first]
+    steps = UniformAssignor().assign(GroupSubscription(doubled, topics, False))
+    turns = 0
+    try:
+        while True:
+            next(steps)
+            turns += 1
+    except StopIteration as stop:
+        loads = [sum(map(len, share.values())) for share in stop.value.values()]
+    assert max(loads) - min(loads) <= 1
+    assert turns < 150

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.coordinator.consumer_groups.member import ConsumerMember
+from barnabas.coordinator.consumer_groups.target_assignment import changed_members
+from barnabas.coordinator.cooperative import STEPS_PER_TURN
 from barnabas.coordinator.ports import Caller
 from barnabas.protocol.errors import ErrorCode
 from tests.coordinator.consumer_groups.beats import Beats, assigned
@@ -296,3 +299,18 @@ def test_a_large_group_is_assigned_in_turns(beats: Beats) -> None:
     assert beats.beat("A", 1) == (2, set(range(3000)))
     beats.harness.reload()
     assert beats.beat("A", 2, range(3000)) == (2, None)
+
+
+def test_members_join_and_leave_while_it_is_looked_whose_target_is_new(beats: Beats) -> None:
+    """C84: others have their turns meanwhile."""
+    beats.join("A")
+    group = beats.group
+    for number in range(STEPS_PER_TURN):
+        group.put(ConsumerMember(f"m{number:03}", group.consumers["A"].profile))
+    steps = changed_members(group, {})
+    next(steps)
+    group.put(ConsumerMember("late", group.consumers["A"].profile))
+    group.drop(group.consumers["m000"])
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value[-1] == "m499"
