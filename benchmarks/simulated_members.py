@@ -1,8 +1,8 @@
 """Members of consumer groups (KIP-848), many on few connections, their frames written by hand.
 
 They do what clients do: take what they are assigned, give up what they are not, and say so with
-the next heartbeat. Source: Kafka 4.1's ConsumerGroupHeartbeat, version 1 (docs/spec/
-consumer-groups.md §1.1).
+the next heartbeat, in version 1 of ConsumerGroupHeartbeat.
+Source: docs/spec/consumer-groups.md, "1.1 ConsumerGroupHeartbeat"; Kafka 4.1.
 """
 
 from __future__ import annotations
