@@ -42,16 +42,10 @@ from barnabas.coordinator.consumer_groups.target_assignment import ASSIGNORS
 from benchmarks.apache_kafka_4 import VERSION, kafka_4_jars, kafka_4_node
 from benchmarks.barnabas_node import barnabas_node
 from benchmarks.commit import zookeeper_address
-from benchmarks.heartbeats import percentile
+from benchmarks.heartbeats import BrokerConnection, percentile
 from benchmarks.report import machine
 from benchmarks.server_process import ServerProcess, cpu_seconds, pin
-from benchmarks.simulated_members import (
-    BrokerConnection,
-    SimulatedMember,
-    probe,
-    settle,
-    sweep,
-)
+from benchmarks.simulated_members import SimulatedMember, probe, settle, sweep
 
 WIDE, NARROW = "wide", "narrow"
 """Topics: of the one large group, and of the many small ones."""

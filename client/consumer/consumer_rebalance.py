@@ -80,6 +80,8 @@ class GroupConsumer(GroupMembership):
         """From JoinGroup to the end of SyncGroup: both count as signs of life."""
         self._is_wanted = asyncio.Event()
         """Somebody asked for a rebalance that has not begun."""
+        self._is_giving_up = False
+        """A rebalance has begun, its JoinGroup is still to be sent."""
 
     @property
     def is_subscribed(self) -> bool:
@@ -120,13 +122,23 @@ class GroupConsumer(GroupMembership):
     ) -> MemberIdentity | None:
         """Who is to commit again after a rebalance; None where it was not that, or too late."""
         if identity == self.identity and error.code is not ErrorCode.FENCED_INSTANCE_ID:
-            self.member.reset_for(error.code)
-            self.rejoin()
+            self._obey(error.code)
         if error.code is ErrorCode.REBALANCE_IN_PROGRESS and self.holds_nothing.is_set():
             await self.is_settled.wait()
             if self.open.issuperset(offsets):
                 return self.identity
         return None
+
+    def _obey(self, code: ErrorCode) -> None:
+        """The coordinator has told who we are that we have to join again.
+
+        A listener may take its time to give partitions up, and every heartbeat is told meanwhile
+        what the JoinGroup that follows answers: to join once more after that would make all others
+        give up again, and members that are slow would never come to rest.
+        """
+        self.member.reset_for(code)
+        if code is not ErrorCode.REBALANCE_IN_PROGRESS or not self._is_giving_up:
+            self.rejoin()
 
     async def _leave(self) -> None:
         await self.member.leave()
@@ -156,12 +168,16 @@ class GroupConsumer(GroupMembership):
     async def _rebalance(self) -> None:
         # Cleared first: whoever asks for another rebalance while this one runs gets another.
         self._is_wanted.clear()
-        # Without a generation nothing can be committed: the group counts us out, or not in yet.
-        if self.member.generation == _NO_GENERATION:
-            await self._lose_assignment()
-        elif not self._config.is_cooperative:
-            await self._revoke(self._assignment)
-        await self._learn_topics()
+        self._is_giving_up = True
+        try:
+            # Without a generation nothing can be committed: the group counts us out, or not in yet.
+            if self.member.generation == _NO_GENERATION:
+                await self._lose_assignment()
+            elif not self._config.is_cooperative:
+                await self._revoke(self._assignment)
+            await self._learn_topics()
+        finally:
+            self._is_giving_up = False
         generation = self.member.generation
         owned = sorted(self._assignment)
         said = encode_subscription(self._topics, owned, generation)
@@ -255,8 +271,7 @@ class GroupConsumer(GroupMembership):
                 await self.member.heartbeat()
             except MustRejoin as rejoin:
                 if before == self.member.identity and not self._is_joining:
-                    self.member.reset_for(rejoin.code)
-                    self.rejoin()
+                    self._obey(rejoin.code)
             except KafkaError as error:
                 if before == self.member.identity and not may_succeed_later(error):
                     self._fail(error)

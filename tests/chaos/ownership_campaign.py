@@ -37,12 +37,13 @@ from tests.harness.consumer_protocol_clusters import SESSION_MS
 from tests.harness.consumer_protocol_clusters import SETTINGS as GROUP_SETTINGS
 from tests.harness.coordinators import coordinator
 from tests.harness.deployments import OwnCluster, await_complete
-from tests.harness.protocol_members import JAVA
+from tests.harness.protocol_members import JAVA, Member
+from tests.harness.shared_groups import PARTITIONS
 
 from .campaign import SETTINGS as CHAOS_SETTINGS
 from .group_plants import BY_NAME, given_to_nodes
 from .injectors import expire
-from .ownership_groups import KINDS, PROTOCOLS, ChaosGroup
+from .ownership_groups import KINDS, MEMBERS, PROTOCOLS, ChaosGroup
 from .trial import await_none, last_words, serious
 
 NODES: Final = 3
@@ -202,22 +203,26 @@ class Campaign:
 
     # -- members -------------------------------------------------------------------------------
 
-    def _kill_while_one_gives_up(self, group: ChaosGroup) -> None:
-        slow = group.join(slow_s=4.0)
-        group.await_that(lambda: bool(slow.owns()), f"{slow.name} has partitions")
-        for _ in range(2):
+    @staticmethod
+    def _one_that_gives_up(group: ChaosGroup, **how: Any) -> Member:
+        """A slow member that has begun to make room for two others."""
+        for _ in range(MEMBERS - 1):
+            group.ask_to_leave(group.pick())
+        slow = group.join(**how)
+        group.await_that(lambda: len(slow.owns()) > PARTITIONS // 3, f"{slow.name} has its share")
+        for _ in range(MEMBERS - 1):
             group.join(slow_s=0.0)
         group.await_that(lambda: group.ledger.is_revoking(slow.name), f"{slow.name} gives up")
+        return slow
+
+    def _kill_while_one_gives_up(self, group: ChaosGroup) -> None:
+        self._one_that_gives_up(group, slow_s=4.0)
         node = self._coordinator(group)
         node.kill()
         start(node)
 
     def _let_one_never_give_up(self, group: ChaosGroup) -> None:
-        slow = group.join(slow_s=NEVER_S, max_poll_ms=REBALANCE_MS)
-        group.await_that(lambda: bool(slow.owns()), f"{slow.name} has partitions")
-        for _ in range(2):
-            group.join(slow_s=0.0)
-        group.await_that(lambda: group.ledger.is_revoking(slow.name), f"{slow.name} gives up")
+        slow = self._one_that_gives_up(group, slow_s=NEVER_S, max_poll_ms=REBALANCE_MS)
         group.await_that(
             lambda: not group.ledger.is_revoking(slow.name), f"{slow.name} gave up too late"
         )

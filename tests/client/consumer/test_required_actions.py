@@ -350,6 +350,29 @@ async def test_a_rebalance_waits_for_what_is_in_hand(
         assert (rest.values(), group.generation) == ([b"2"], 2)
 
 
+class Slow(RebalanceListener):
+    """Gives partitions up when the coordinator has said often enough that it should."""
+
+    def __init__(self, is_time: Callable[[], bool]) -> None:
+        self._is_time = is_time
+
+    async def on_revoked(self, topic_partitions: PartitionSet) -> None:
+        await until(self._is_time)
+
+
+async def test_heartbeats_that_a_slow_listener_lets_pass_ask_for_one_rebalance_only(
+    cluster: ScriptedCluster, group: ScriptedCoordinator
+) -> None:
+    slow = Slow(lambda: not group.codes[ApiKey.HEARTBEAT])
+    async with consumer_of(cluster, listener=slow) as consumer:
+        await joined(consumer, group)
+        group.codes[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS] * 5
+        await joined(consumer, group, generation=2)
+        beats = len(group.asked(ApiKey.HEARTBEAT))
+        await until(lambda: len(group.asked(ApiKey.HEARTBEAT)) > beats + 5)
+        assert group.generation == 2
+
+
 async def test_records_one_by_one_make_way_for_a_rebalance(
     cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:

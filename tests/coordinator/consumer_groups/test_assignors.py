@@ -258,13 +258,20 @@ def test_as_many_members_again_are_given_their_share_in_few_turns() -> None:
     target = finish(UniformAssignor().assign(GroupSubscription(first, topics, False)))
     doubled = [one._replace(target=target[one.member_id]) for one in first]
     doubled += [one._replace(member_id=f"n{one.member_id}") for one in first]
-    steps = UniformAssignor().assign(GroupSubscription(doubled, topics, False))
-    turns = 0
-    try:
-        while True:
-            next(steps)
-            turns += 1
-    except StopIteration as stop:
-        loads = [sum(map(len, share.values())) for share in stop.value.values()]
+    steps = counted(UniformAssignor().assign(GroupSubscription(doubled, topics, False)))
+    found, turns = finish(steps)
+    loads = [sum(map(len, share.values())) for share in found.values()]
     assert max(loads) - min(loads) <= 1
     assert turns < 150
+
+
+def counted(steps: Generator[None, None, Any]) -> Generator[None, None, tuple[Any, int]]:
+    """The same work; at its end also the number of its turns."""
+    turns = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value, turns
+        turns += 1
+        yield

@@ -65,7 +65,8 @@ def main() -> None:
             for one in found:
                 if one.error() is not None:
                     tell("error", text=str(one.error()))
-            read = [[one.partition(), one.offset()] for one in found if one.error() is None]
+            good = [one for one in found if one.error() is None]
+            read: list[tuple[int, int]] = [(one.partition(), one.offset()) for one in good]  # type: ignore[misc]
             if read:
                 tell("read", records=read)
                 ends = {partition: offset + 1 for partition, offset in read if partition in owned}
@@ -82,7 +83,7 @@ def commit(consumer: Consumer, topic: str, ends: dict[int, int]) -> None:
         return
     tell("committing", ends=list(ends.items()))
     wanted = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
-    done = consumer.commit(offsets=wanted, asynchronous=False) or ()
+    done: list[Any] = consumer.commit(offsets=wanted, asynchronous=False) or []
     tell("committed", partitions=partitions_of(place for place in done if place.error is None))
     for place in done:
         if place.error is not None:
