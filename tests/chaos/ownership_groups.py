@@ -35,7 +35,7 @@ PROTOCOLS: Final = {
     "consumer": (CONSUMER,),
     "mixed": (CLASSIC, CONSUMER),
 }
-"""Those of the members of each group; one of both is converted to and fro as they come and go."""
+"""Those of the members of each group; one of both is converted both ways as they come and go."""
 
 
 class OffsetWatcher(Activity):
