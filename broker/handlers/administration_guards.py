@@ -34,6 +34,7 @@ from barnabas.protocol.messages import (
     elect_leaders,
     incremental_alter_configs,
     leader_and_isr,
+    list_config_resources,
     list_partition_reassignments,
     stop_replica,
     update_features,
@@ -334,6 +335,15 @@ incremental_alter_configs_guard: Final = _resources_guard(
     ),
     response=incremental_alter_configs.IncrementalAlterConfigsResponse,
 )
+
+
+def _no_resources(_: Call) -> list_config_resources.ListConfigResourcesResponse:
+    return list_config_resources.ListConfigResourcesResponse(
+        error_code=CLUSTER_CODE, config_resources=[]
+    )
+
+
+list_config_resources_guard: Final = whole(DESCRIBE_CLUSTER_CONFIGS, _no_resources)
 
 
 # -- the cluster ---------------------------------------------------------------------------------

@@ -195,6 +195,9 @@ MATRIX: Final[Mapping[int, Row]] = {
         *_DESCRIBE_CONFIGS,
         needs="DescribeConfigs Topic, Group; of brokers and loggers DescribeConfigs Cluster",
     ),
+    ApiKey.LIST_CONFIG_RESOURCES: _row(
+        administration.list_config_resources_guard, "31", guards.DESCRIBE_CLUSTER_CONFIGS
+    ),
     ApiKey.ALTER_CONFIGS: _row(
         administration.alter_configs_guard,
         "29, 30, 31 each resource; loggers 42",

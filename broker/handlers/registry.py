@@ -59,6 +59,7 @@ from .fetch_topic_ids import FetchTopicIds
 from .groups import GroupsHandler
 from .guards import GuardContext
 from .leader_hints import LeaderHints
+from .list_config_resources import ListConfigResourcesHandler
 from .list_offsets import ListOffsetsHandler
 from .metadata import MetadataHandler
 from .offset_for_leader_epoch import OffsetForLeaderEpochHandler
@@ -232,6 +233,7 @@ def _administration(node: HandlerDependencies) -> Iterator[ApiHandler]:
     yield DescribeLogDirsHandler(node.logs, node.replicas, node.files)
     settings = (node.topic_configs, node.group_configs, node.node_configs)
     yield DescribeConfigsHandler(node.node_id, metadata, *settings)
+    yield ListConfigResourcesHandler(metadata, node.group_configs)
     yield AlterConfigsHandler(
         node.node_id,
         metadata,

@@ -116,6 +116,7 @@ CLASSES: Final = (
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
             ApiKey.DESCRIBE_ACLS,
             ApiKey.DESCRIBE_CONFIGS,
+            ApiKey.LIST_CONFIG_RESOURCES,
             ApiKey.DESCRIBE_LOG_DIRS,
             ApiKey.DESCRIBE_DELEGATION_TOKEN,
             ApiKey.LIST_PARTITION_REASSIGNMENTS,

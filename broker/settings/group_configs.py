@@ -56,6 +56,10 @@ class GroupConfigs:
         """What a group sets itself, by Kafka's names; values as they were given."""
         return self._overrides.get(group, _NONE)
 
+    def names(self) -> list[str]:
+        """The groups that set something, in order."""
+        return sorted(self._overrides)
+
     def has_room(self, group: str) -> bool:
         """Whether this group may be given settings, or has some: how many may is bounded."""
         size = len(znodes.group_segment(group))

@@ -44,6 +44,7 @@ from barnabas.protocol.messages import (
     join_group,
     leader_and_isr,
     leave_group,
+    list_config_resources,
     list_offsets,
     list_partition_reassignments,
     metadata,
@@ -646,6 +647,13 @@ ASKED: Final = (
         0,
         (rights.ALTER_CLUSTER,),
         _first((rights.ALTER_CLUSTER, 31)),
+    ),
+    Asked(
+        "list resources with settings",
+        lambda name: list_config_resources.ListConfigResourcesRequest(),
+        1,
+        (rights.DESCRIBE_CLUSTER_CONFIGS,),
+        _first((rights.DESCRIBE_CLUSTER_CONFIGS, 31)),
     ),
     Asked(
         "list reassignments",

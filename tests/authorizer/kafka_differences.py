@@ -24,6 +24,7 @@ GROUP_SETTINGS: Final = frozenset(
         "alter settings of a group",
     }
 )
+LISTED: Final = "list resources with settings"
 LOGGERS: Final = frozenset({"describe settings of a logger", "alter settings of a logger"})
 OTHER_CODES: Final = frozenset({0, 8, 11, 31})
 
@@ -97,6 +98,8 @@ def _is_logger(cell: Cell) -> bool:
 
 
 def _is_group_settings(cell: Cell) -> bool:
+    if cell.question == LISTED:
+        return cell.kafka == CLOSED
     return (
         cell.question in GROUP_SETTINGS
         and codes_shown(cell.ours) in ({0}, {30})
@@ -161,8 +164,9 @@ DIFFERENCES: Final = (
     ),
     Difference(
         "settings of groups",
-        "DescribeConfigs and both AlterConfigs of resource type 32: 42",
-        "served, or 30 to who lacks the right",
+        "DescribeConfigs and both AlterConfigs of resource type 32: 42; ListConfigResources closes"
+        " the connection",
+        "served, or 30, and 31, to who lacks the right",
         "Kafka has them without ZooKeeper only",
         _is_group_settings,
     ),

@@ -43,7 +43,6 @@ OLD_FOR_KAFKA_PYTHON = "IncompatibleBrokerVersion"
 OF_KAFKA_PYTHON: Refusals = {
     "describe_metadata_quorum": OLD_FOR_KAFKA_PYTHON,  # of Kafka 3.9 with ZooKeeper too
     "describe_topic_partitions": OLD_FOR_KAFKA_PYTHON,  # of Kafka 3.9 with ZooKeeper too
-    "list_config_resources": OLD_FOR_KAFKA_PYTHON,  # of Kafka 3.9 too
     "alter_replica_log_dirs": OLD_FOR_KAFKA_PYTHON,
     "abort_transaction": "ClusterAuthorizationFailedError",  # none is open there
     "describe_transactions": "TransactionalIdNotFoundError",  # there is none of that name
@@ -55,7 +54,6 @@ OF_KAFKA_PYTHON: Refusals = {
 OF_AIOKAFKA: Refusals = {}
 OLD_FOR_FRANZ = "broker is too old"
 OF_FRANZ: Refusals = {
-    "ListConfigResources": OLD_FOR_FRANZ,  # of Kafka 3.9 too
     "AlterBrokerReplicaLogDirs": OLD_FOR_FRANZ,
     "ElectLeaders": "ELECTION_NOT_NEEDED",
     "LeaveGroup": "UNKNOWN_MEMBER_ID",

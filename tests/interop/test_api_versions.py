@@ -40,6 +40,8 @@ NOT_OFFERED: Final[Mapping[int, tuple[str, str]]] = {
 
 NEWER: Final = {15: 6, 68: 1, 69: 1}
 """What ours serve in a later version: what clients of consumer groups (KIP-848) ask for."""
+ONLY_OURS: Final = {74: 1}
+"""What Kafka offers without ZooKeeper alone: its tool for settings of groups asks for it."""
 FEATURES_SINCE: Final = 3
 ZERO_LEVEL_SINCE: Final = 4
 
@@ -76,6 +78,13 @@ def without_what_we_lack(answer: ApiVersionsResponse) -> Any:
     return answer
 
 
+def take_only_ours(answer: ApiVersionsResponse) -> None:
+    """Those that Kafka does not offer here."""
+    found = {one.api_key: one.max_version for one in answer.api_keys if one.api_key in ONLY_OURS}
+    assert found == ONLY_OURS
+    answer.api_keys = [one for one in answer.api_keys if one.api_key not in ONLY_OURS]
+
+
 def take_features(answer: ApiVersionsResponse, version: int) -> None:
     """Those of ours, which Kafka with ZooKeeper has none of (docs/spec/consumer-groups.md §1)."""
     name, has_zero = "group.version", version >= ZERO_LEVEL_SINCE
@@ -99,6 +108,7 @@ def test_everything_is_offered_that_kafka_offers_but_for_a_list_with_reasons(
     for address in cluster.addresses:
         ours = read(body(address, version), version)
         take_features(ours, version)
+        take_only_ours(ours)
         ours.api_keys = sorted(ours.api_keys, key=lambda one: one.api_key)
         assert ours == without_what_we_lack(kafka)
 
