@@ -99,7 +99,7 @@ def _is_logger(cell: Cell) -> bool:
 
 def _is_group_settings(cell: Cell) -> bool:
     if cell.question == LISTED:
-        return cell.kafka == CLOSED
+        return bool(cell.kafka == CLOSED)
     return (
         cell.question in GROUP_SETTINGS
         and codes_shown(cell.ours) in ({0}, {30})

@@ -13,13 +13,9 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
 from barnabas.client import Admin, KafkaError
 from barnabas.protocol.errors import ErrorCode
