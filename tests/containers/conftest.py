@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.docker)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def image() -> Iterator[str]:
     """The image of this checkout, and an engine that runs it."""
     engine = Engine()
@@ -41,7 +41,7 @@ def image() -> Iterator[str]:
         engine.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(image: str) -> Iterator[ContainerCluster]:
     """Two brokers and three coordinators; a test leaves all of them running."""
     with ContainerCluster(image, brokers=2, coordinators=3) as running:

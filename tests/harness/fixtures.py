@@ -23,7 +23,7 @@ LIBRARIES: tuple[ClientLibrary, ...] = (KafkaPython(), Aiokafka(), Confluent(), 
 Deploy = Callable[..., Deployment]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Deployment]:
     """Three nodes for all tests that do no harm."""
     external = os.environ.get("BARNABAS_INTEROP_BOOTSTRAP")

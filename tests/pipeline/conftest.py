@@ -36,7 +36,7 @@ def connector() -> list[Path] | NoConnector:
         return missing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(connector: list[Path] | NoConnector) -> Iterator[SparkSession]:
     """Two cores, little memory, nothing on the screen."""
     jars = [] if isinstance(connector, NoConnector) else connector
@@ -60,7 +60,7 @@ def spark(connector: list[Path] | NoConnector) -> Iterator[SparkSession]:
         session.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     """Two nodes, so that partitions have different leaders."""
     with Cluster(2, settings={**STEADY, "offsets.topic.num.partitions": "4"}) as running:
@@ -82,7 +82,7 @@ def transactional(
         close_clients(address)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(cluster: Cluster) -> BlockingClient:
     """What the pipeline itself asks the cluster with."""
     return client_for(cluster.bootstrap)

@@ -17,7 +17,7 @@ Connect = Callable[[], Awaitable[ZooKeeper]]
 _chroots = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server() -> Iterator[EmbeddedZooKeeper]:
     with EmbeddedZooKeeper() as running:
         yield running
