@@ -116,10 +116,10 @@ class ControlRequestBatch:
             )
 
     def _send_metadata(self) -> None:
-        states = self.orders.topic_states(self._metadata)
+        shared = self.orders.shared_metadata(self._metadata)
         for node in sorted(self._metadata_for & self.context.nodes.keys()):
             is_whole = node in self._whole_for
-            request, version = self.orders.metadata_for(node, states, is_whole=is_whole)
+            request, version = self.orders.metadata_for(node, shared, is_whole=is_whole)
             informed = self._informed_answer(node) if node in self._informed else None
             self.channels.send(node, QueuedRequest(request, version, informed))
 
@@ -138,7 +138,9 @@ class ControlRequestBatch:
         self, node: int, epochs: Mapping[Partition, int]
     ) -> Callable[[Any], None]:
         """``epochs`` are those the order tells of: who has heard of an older one must wait."""
-        names = {topic_id: topic for topic, topic_id in self.context.topic_ids.items()}
+        # Of the topics that it tells of alone: there may be 10,000 others.
+        ids = self.context.topic_ids
+        names = {ids[topic]: topic for topic, _ in epochs if topic in ids}
 
         def answered(answer: Any) -> None:
             failed = []

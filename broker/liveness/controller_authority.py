@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from barnabas.broker.settings.liveness_settings import DRIFT, BeaconTimes, proof_interval_s
 
 from .lease import FIRST_EPOCH
-from .voter_set import NEVER, ZOOKEEPER_ALONE, VoterSet
+from .voter_set import NEVER, ZOOKEEPER_ALONE, MajorityTracker, VoterSet
 
 
 @dataclass(slots=True)
@@ -41,6 +41,7 @@ class ControllerAuthority:
         self._checked = NEVER
         self._first_round = math.inf
         self._acknowledged: dict[int, float] = {}
+        self._majorities: dict[VoterSet, MajorityTracker] = {}
         self._final: set[int] = set()
         self._in_force: list[_InForce] = []
 
@@ -65,6 +66,7 @@ class ControllerAuthority:
         self._checked = NEVER
         self._first_round = math.inf
         self._acknowledged.clear()
+        self._majorities.clear()
         self._final.clear()
         self._in_force = []
 
@@ -82,7 +84,10 @@ class ControllerAuthority:
         """A node has acknowledged the round sent at ``sent`` in this epoch."""
         if not self.epoch or not self._first_round <= sent <= self._clock():
             return
-        self._acknowledged[node_id] = max(self._acknowledged.get(node_id, NEVER), sent)
+        if sent > self._acknowledged.get(node_id, NEVER):
+            self._acknowledged[node_id] = sent
+            for majority in self._majorities.values():
+                majority.acknowledged(node_id)
         if is_final:
             self._final.add(node_id)
 
@@ -101,7 +106,7 @@ class ControllerAuthority:
     @property
     def majority_sent(self) -> float:
         """When the newest round was sent that a majority of the voters has acknowledged."""
-        return self.voters.majority_sent(self._acknowledged)
+        return self._majority_sent(self.voters)
 
     @property
     def is_backed_by_voters(self) -> bool:
@@ -159,6 +164,7 @@ class ControllerAuthority:
         """
         if self.epoch:
             self._in_force = [_InForce(voters, NEVER)]
+            self._majorities.clear()
 
     def forget_unsent(self, sent: Iterable[VoterSet]) -> None:
         """Give up what was intended and never sent; the first set in force stays."""
@@ -166,7 +172,14 @@ class ControllerAuthority:
         self._in_force = [entry for entry in self._in_force if entry.voters in kept]
 
     def _end_by(self, entry: _InForce) -> float:
-        return entry.voters.authority_end(self._acknowledged, self._checked, self._times)
+        sent = self._majority_sent(entry.voters)
+        return entry.voters.end_by(sent, self._checked, self._times)
+
+    def _majority_sent(self, voters: VoterSet) -> float:
+        known = self._majorities.get(voters)
+        if known is None:  # of one term there are few: each is a change of the voters
+            known = self._majorities[voters] = MajorityTracker(voters, self._acknowledged)
+        return known.sent
 
     def _may_settle(self) -> bool:
         if self.epoch == FIRST_EPOCH:

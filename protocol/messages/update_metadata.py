@@ -80,8 +80,8 @@ class UpdateMetadataRequest:
     controller_epoch: int = wire(INT32)
     broker_epoch: int = wire(INT64, since=5, default=-1)
     ungrouped_partition_states: Sequence[PartitionState] = wire(array(PartitionState), until=4)
-    topic_states: Sequence[TopicState] = wire(array(TopicState), since=5)
-    live_brokers: Sequence[Broker] = wire(array(Broker))
+    topic_states: Sequence[TopicState] = wire(array(TopicState, is_encoded=True), since=5)
+    live_brokers: Sequence[Broker] = wire(array(Broker, is_encoded=True))
 
 
 @message(key=6, versions=(0, 8), flexible=6)

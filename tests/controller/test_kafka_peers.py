@@ -40,7 +40,7 @@ def received(request: Any, version: int) -> Any:
 
 
 def told(made: ControlRequestBuilder, node: int, *, is_whole: bool = True) -> tuple[Any, int]:
-    states = made.topic_states([(TOPIC, 0)])
+    states = made.shared_metadata([(TOPIC, 0)])
     request, version = made.metadata_for(node, states, is_whole=is_whole)
     return received(request, version), version
 
@@ -62,13 +62,25 @@ def test_kafka_is_told_in_the_versions_of_its_protocol() -> None:
         assert state.topic_name == TOPIC
 
 
+def test_every_node_is_told_the_same_bytes_made_once() -> None:
+    made = orders(has_kafka_peer=False)
+    shared = made.shared_metadata([(TOPIC, 0)])
+    first, version = made.metadata_for(OURS, shared)
+    second, _ = made.metadata_for(OURS, shared)
+    assert first.topic_states is second.topic_states
+    assert first.live_brokers is second.live_brokers
+    assert encode(first, version) == encode(received(first, version), version)
+    assert [broker.id for broker in first.live_brokers] == [OURS]
+    assert [state.topic_id for state in first.topic_states] == [TOPIC_ID]
+
+
 def test_ours_still_forget_beside_kafka_what_is_told_no_more() -> None:
     """The answer to all that there is may be that a topic is gone."""
     cache = MetadataCache()
     cache.update(told(orders(has_kafka_peer=False), OURS)[0])
     assert cache.snapshot.topic_ids == {TOPIC: TOPIC_ID}
     mixed = orders(has_kafka_peer=True)
-    request, version = mixed.metadata_for(OURS, [], is_whole=True)
+    request, version = mixed.metadata_for(OURS, mixed.shared_metadata([]), is_whole=True)
     assert received(request, version).type == WHOLE
     cache.update(received(request, version))
     assert not cache.snapshot.topics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from barnabas.broker import daemon
@@ -141,15 +141,17 @@ class Machine:
 
 
 class Cluster:
-    """Three machines, one ensemble, one client."""
+    """Three machines (or as many as ``nodes`` has), one ensemble, one client."""
 
-    def __init__(self, loop: SimulatedLoop, **settings: str) -> None:
+    def __init__(
+        self, loop: SimulatedLoop, nodes: Sequence[int] = NODES, /, **settings: str
+    ) -> None:
         self.loop = loop
         self.settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.settings_of: dict[int, Mapping[str, str]] = {}
         """What single nodes are given on top."""
         self.ensemble = SimEnsemble(loop, latency=loop.network.latency, now_ms=loop.wall_ms)
-        self.machines: Mapping[int, Machine] = {n: Machine(self, n) for n in NODES}
+        self.machines: Mapping[int, Machine] = {n: Machine(self, n) for n in nodes}
         self._links: dict[int, Connection] = {}
 
     async def start(self) -> None:
@@ -194,10 +196,12 @@ def nodes_known(cluster: Cluster) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def simulated_cluster(seed: int, **settings: str) -> Iterator[tuple[asyncio.Runner, Cluster]]:
+def simulated_cluster(
+    seed: int, nodes: Sequence[int] = NODES, /, **settings: str
+) -> Iterator[tuple[asyncio.Runner, Cluster]]:
     """A runner of one history, and a cluster on its loop that has not been started."""
     with seeded_runner(seed) as (runner, loop):
-        cluster = Cluster(loop, **settings)
+        cluster = Cluster(loop, nodes, **settings)
         with nodes_known(cluster):
             yield runner, cluster
 
