@@ -22,7 +22,6 @@ from barnabas.protocol.messages import list_offsets
 from barnabas.protocol.offsets_topic import (
     GroupKey,
     OffsetKey,
-    parse_group_value,
     parse_key,
     parse_offset_value,
 )
@@ -32,9 +31,17 @@ from barnabas.protocol.records.record import Record
 from barnabas.protocol.records.walk import Entry
 
 from .admin import Admin
+from .rebalance_history import (
+    CLASSIC_KEYS,
+    EPOCH_KEYS,
+    EpochReplay,
+    SeenGeneration,
+    generation_of,
+)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
+_OFFSET_KEYS: Final = (b"\0\0", b"\0\1")
 _MAGIC_WITH_PRODUCERS: Final = 2
 _NO_PRODUCER: Final = -1
 GENERATIONS_MAX: Final = 100
@@ -47,15 +54,6 @@ class SeenCommit(NamedTuple):
 
     offset: int
     timestamp_ms: int
-
-
-class SeenGeneration(NamedTuple):
-    """A rebalance that the log still holds: what the group was from then on."""
-
-    generation: int
-    timestamp_ms: int
-    members: int
-    """None of them: the last one left."""
 
 
 @dataclass(slots=True)
@@ -83,14 +81,16 @@ class _CommitReplay:
         self._most = most
         names = [group.encode() for group in groups] if len(groups) <= _PREFIXES_MAX else []
         sizes = [len(name).to_bytes(2, "big") + name for name in names] or [b""]
-        versions = (b"\0\0", b"\0\1", b"\0\2") if with_generations else (b"\0\0", b"\0\1")
+        versions = (*_OFFSET_KEYS, *(CLASSIC_KEYS + EPOCH_KEYS if with_generations else ()))
         self._keys = tuple(version + rest for version in versions for rest in sizes)
+        self._epochs, self._is_cut = EpochReplay(), False
         self._open: dict[int, list[Record]] = defaultdict(list)
         self._newest: dict[tuple[str, TopicPartition], int] = {}
         """Where the record lies of what counts for each offset, a tombstone's included."""
 
     def begin(self, since_ms: int) -> None:
         """What comes is not the whole log."""
+        self._is_cut = True
         for history in self.histories.values():
             history.since_ms = since_ms
 
@@ -119,9 +119,14 @@ class _CommitReplay:
 
     def _apply(self, record: Record) -> None:
         assert record.key is not None
+        if record.key.startswith(EPOCH_KEYS):
+            target = self._epochs.take(record, is_whole=not self._is_cut)
+            if target is not None:
+                self._note(*target)
+            return
         key = parse_key(record.key)
         if isinstance(key, GroupKey):
-            self._note_generation(key.group, record)
+            self._note(key.group, generation_of(record))
             return
         assert isinstance(key, OffsetKey)
         history = self.histories.get(key.group)
@@ -141,24 +146,15 @@ class _CommitReplay:
         seen = history.commits.setdefault(topic_partition, deque(maxlen=self._most))
         seen.append(SeenCommit(value.offset, value.commit_timestamp))
 
-    def _note_generation(self, group: str, record: Record) -> None:
+    def _note(self, group: str, found: SeenGeneration | None) -> None:
         """A group is written again when only its members' metadata changes: once counts."""
         history = self.histories.get(group)
-        if history is None or record.value is None:
+        if history is None or found is None:
             return
-        value = parse_group_value(record.value)
         seen = history.generations
         last = seen[-1] if seen else None
-        if last is not None and (last.generation, last.members) == (
-            value.generation, len(value.members),
-        ):  # fmt: skip
-            return
-        at = value.current_state_timestamp
-        seen.append(
-            SeenGeneration(
-                value.generation, at if at >= 0 else record.timestamp, len(value.members)
-            )
-        )
+        if last is None or (last.generation, last.members) != (found.generation, found.members):
+            seen.append(found)
 
 
 async def read_histories(

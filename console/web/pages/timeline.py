@@ -34,9 +34,10 @@ async def page(view: View) -> Page:
     points = found.points if found is not None else []
     marks = changes_of(group, audit.value or [])
     rebalances = [
-        {"time_ms": one.timestamp_ms, "generation": one.generation, "members": one.members}
+        {"time_ms": one.timestamp_ms, "generation": one.generation, "members": one.members,
+         "what": "epoch" if one.is_epoch else "generation"}
         for one in (found.generations if found is not None else ())
-    ]
+    ]  # fmt: skip
     moves = await _moves(view, group)
     rows = [_row(point) for point in points]
     model = {
@@ -90,7 +91,8 @@ async def _moves(view: View, group: str) -> list[dict[str, Any]]:
 def _labels(rebalances: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         {"time_ms": one["time_ms"],
-         "title": f"generation {one['generation']}, {one['members']} members"}
+         "title": f"{one['what']} {one['generation']}" + (
+             "" if one["members"] is None else f", {one['members']} members")}
         for one in rebalances
     ]  # fmt: skip
 

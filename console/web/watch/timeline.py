@@ -15,10 +15,10 @@ from typing import Final
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.commit_history import (
     SeenCommit,
-    SeenGeneration,
     ends_at,
     read_histories,
 )
+from barnabas.client.admin.rebalance_history import SeenGeneration
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode

@@ -12,6 +12,13 @@ import pytest
 from barnabas.client.admin.commit_history import SeenCommit, _CommitReplay
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.consumer.single_fetch import entries
+from barnabas.protocol.consumer_group_records import (
+    MemberMetadata,
+    RecordType,
+    TargetAssignmentMetadata,
+    consumer_group_key,
+    consumer_group_value,
+)
 from barnabas.protocol.offsets_topic import offset_key, offset_value
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch
@@ -78,3 +85,43 @@ def test_a_tombstone_between_record_and_marker_is_the_last() -> None:
 def test_of_two_transactions_the_later_record_is_the_last() -> None:
     batches = [staged(4, 8), staged(5), end(Marker.COMMIT), end(Marker.COMMIT, 8)]
     assert seen(batches) == [5]
+
+
+def target(epoch: int, computed_ms: int = 0) -> tuple[bytes, bytes | None]:
+    value = TargetAssignmentMetadata(assignment_epoch=epoch, assignment_timestamp=computed_ms)
+    key = consumer_group_key(RecordType.TARGET_ASSIGNMENT_METADATA, "g")
+    return key, consumer_group_value(value)
+
+
+def member(name: str, *, is_there: bool = True, group: str = "g") -> tuple[bytes, bytes | None]:
+    value = consumer_group_value(MemberMetadata(client_id="c", client_host="h"))
+    key = consumer_group_key(RecordType.MEMBER_METADATA, group, name)
+    return key, value if is_there else None
+
+
+@pytest.mark.parametrize(("is_whole", "members"), [(True, [2, 1, 0]), (False, [None] * 3)])
+def test_each_target_of_a_group_of_the_new_protocol_is_told_with_its_members(
+    is_whole: bool, members: list[int | None]
+) -> None:
+    """Of a log that was not read from its start nobody knows who else was there."""
+    replay = _CommitReplay(["g"], 10, with_generations=True)
+    if not is_whole:
+        replay.begin(1)
+    for base, records in enumerate(
+        (
+            [member("A"), member("B"), member("C", group="other"), target(3)],
+            [target(3)],
+            [member("A"), member("B", is_there=False), target(4, 77)],
+            [member("A", is_there=False), target(5)],
+            [(target(5)[0], None)],
+        )
+    ):
+        data = build_batch(records, timestamp_ms=base)
+        batch.assign(data, base * 10, 0)
+        for entry in entries(bytes(data), base * 10):
+            replay.add(entry)
+    found = replay.histories["g"].generations
+    assert [each.generation for each in found] == [3, 4, 5]
+    assert [each.timestamp_ms for each in found] == [0, 77, 3]
+    assert [each.members for each in found] == members
+    assert all(each.is_epoch for each in found)
