@@ -87,13 +87,15 @@ def test_of_two_transactions_the_later_record_is_the_last() -> None:
     assert seen(batches) == [5]
 
 
-def target(epoch: int, computed_ms: int = 0) -> tuple[bytes, bytes | None]:
+def target(epoch: int, computed_ms: int = 0) -> tuple[bytes | None, bytes | None]:
     value = TargetAssignmentMetadata(assignment_epoch=epoch, assignment_timestamp=computed_ms)
     key = consumer_group_key(RecordType.TARGET_ASSIGNMENT_METADATA, "g")
     return key, consumer_group_value(value)
 
 
-def member(name: str, *, is_there: bool = True, group: str = "g") -> tuple[bytes, bytes | None]:
+def member(
+    name: str, *, is_there: bool = True, group: str = "g"
+) -> tuple[bytes | None, bytes | None]:
     value = consumer_group_value(MemberMetadata(client_id="c", client_host="h"))
     key = consumer_group_key(RecordType.MEMBER_METADATA, group, name)
     return key, value if is_there else None
@@ -107,15 +109,14 @@ def test_each_target_of_a_group_of_the_new_protocol_is_told_with_its_members(
     replay = _CommitReplay(["g"], 10, with_generations=True)
     if not is_whole:
         replay.begin(1)
-    for base, records in enumerate(
-        (
-            [member("A"), member("B"), member("C", group="other"), target(3)],
-            [target(3)],
-            [member("A"), member("B", is_there=False), target(4, 77)],
-            [member("A", is_there=False), target(5)],
-            [(target(5)[0], None)],
-        )
-    ):
+    written: list[list[tuple[bytes | None, bytes | None]]] = [
+        [member("A"), member("B"), member("C", group="other"), target(3)],
+        [target(3)],
+        [member("A"), member("B", is_there=False), target(4, 77)],
+        [member("A", is_there=False), target(5)],
+        [(target(5)[0], None)],
+    ]
+    for base, records in enumerate(written):
         data = build_batch(records, timestamp_ms=base)
         batch.assign(data, base * 10, 0)
         for entry in entries(bytes(data), base * 10):
