@@ -450,7 +450,7 @@ class OffsetCommitHandler:
         Record and commit of a partition have the same place in their lists: by it the offset of
         the record is found when the append completes.
         """
-        now = self._now_ms()
+        now, group_id, commits = self._now_ms(), request.group_id, staged.commits
         entries: list[Entry] = []
         topics: list[TopicResult] = []
         for name, partitions in _by_topic(request):
@@ -458,12 +458,14 @@ class OffsetCommitHandler:
             results: list[PartitionResult] = []
             for asked in _last_of_each(partitions, count):
                 index = asked.partition_index
-                result = _of_partition(index, self._partition_problem(asked, count, problem))
+                is_plain = not problem and not asked.committed_metadata and 0 <= index < count
+                code = _NONE if is_plain else self._partition_problem(asked, count, problem)
+                result = _of_partition(index, code)
                 results.append(result)
-                if not result.error_code:
+                if not code:
                     commit = commit_of(asked, now, request.retention_time_ms)
-                    staged.commits.append(((name, index), commit, result))
-                    entries.append(entry_of(request.group_id, name, index, commit))
+                    commits.append(((name, index), commit, result))
+                    entries.append(entry_of(group_id, name, index, commit))
             topics.append(_of_topic(name, results))
         staged.response.topics = topics
         return entries
@@ -559,6 +561,8 @@ def _last_of_each(asked: Sequence[Partition], count: int) -> Sequence[Partition]
 
     ``count`` is how many partitions the topic has.
     """
+    if len(asked) == 1:  # as in requests of many topics
+        return asked
     last = {partition.partition_index: partition for partition in asked}
     if len(last) == len(asked):
         return asked
