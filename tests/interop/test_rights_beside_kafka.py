@@ -44,6 +44,7 @@ from tests.authorizer.guarded_node import DENIALS, allow, everything
 from tests.authorizer.kafka_differences import (
     CONSUMER_GROUPS,
     DIFFERENCES,
+    LISTED,
     NODE,
     Cell,
     Difference,
@@ -344,7 +345,7 @@ def test_a_node_is_no_super_user_and_a_broker_of_kafka_is(compared: Compared) ->
 
 def _is_answered(asked: Asked) -> bool:
     """By Kafka: it closes the connection on the others."""
-    unanswered = {"create acls", "produce of a transaction without an id", *CONSUMER_GROUPS}
+    unanswered = {"create acls", "produce of a transaction without an id", LISTED, *CONSUMER_GROUPS}
     return asked.label not in unanswered
 
 
