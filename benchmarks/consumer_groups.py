@@ -65,20 +65,28 @@ class Phase:
 
     seconds: float = 0.0
     cpu_s: float = 0.0
-    beats: int = 0
+    rest_share: float = 0.0
+    """Of a core, when nobody asks for anything."""
     latencies: Sequence[float] = ()
     waits: list[float] = field(default_factory=list)
 
     def row(self, server: str, name: str) -> str:
         """A row of the table."""
-        each = f"{self.cpu_s / self.beats * 1e6:.0f}" if self.beats else "-"
-        seen = [f"{percentile(self.latencies, at) * 1e3:.1f}" for at in (0.5, 0.99)]
+        beats = len(self.latencies) + len(self.waits)
+        net_s = self.cpu_s - self.rest_share * self.seconds
+        each = f"{net_s / beats * 1e6:.0f}" if self.latencies else "-"
+        worst = f"{max(self.waits) * 1e3:.0f}" if self.waits else "-"
         return (
             f"| {server} | {name} | {self.seconds:.1f} | {self.cpu_s:.1f} | {each} | "
-            f"{'; '.join(seen) if self.latencies else '-'} | "
-            f"{percentile(self.waits, 0.5) * 1e3:.1f}; {percentile(self.waits, 0.99) * 1e3:.1f}; "
-            f"{max(self.waits) * 1e3:.0f} |"
+            f"{_milliseconds(self.latencies)} | {_milliseconds(self.waits)}; {worst} |"
         )
+
+
+def _milliseconds(values: Sequence[float]) -> str:
+    """Median and 99th percentile."""
+    if not values:
+        return "-"
+    return "; ".join(f"{percentile(values, share) * 1e3:.1f}" for share in (0.5, 0.99))
 
 
 HEAD: Final = (
@@ -87,7 +95,8 @@ HEAD: Final = (
 )
 
 
-def _probe(port: int, ends: Any, results: Any) -> None:
+def _probe(port: int, begun: Any, ends: Any, results: Any) -> None:
+    begun.set()
     results.put(probe(port, NARROW, ends.is_set))
 
 
@@ -95,9 +104,10 @@ def _probe(port: int, ends: Any, results: Any) -> None:
 def measured(node: ServerProcess) -> Iterator[Phase]:
     """Everything about the node in the ``with``."""
     context = multiprocessing.get_context("spawn")
-    ends, results = context.Event(), context.Queue()
-    prober = context.Process(target=_probe, args=(node.port, ends, results), daemon=True)
+    begun, ends, results = context.Event(), context.Event(), context.Queue()
+    prober = context.Process(target=_probe, args=(node.port, begun, ends, results), daemon=True)
     prober.start()
+    begun.wait()
     phase = Phase()
     began, busy = time.perf_counter(), cpu_seconds(node.pid)
     try:
@@ -188,10 +198,13 @@ def steady(
 ) -> str:
     """Nothing happens but heartbeats."""
     run(beat(node.port, members, options.rate, options.warm_up))
+    busy = cpu_seconds(node.pid)
+    time.sleep(options.seconds)
+    rest_share = (cpu_seconds(node.pid) - busy) / options.seconds
     with measured(node) as phase:
         phase.latencies = run(beat(node.port, members, options.rate, options.seconds))
-    phase.beats = len(phase.latencies)
-    return phase.row(name, f"steady, {options.rate} beats a second")
+    phase.rest_share = rest_share
+    return phase.row(name, f"steady ({len(phase.latencies) / phase.seconds:.0f} beats a second)")
 
 
 async def said(port: int, frame: bytes) -> None:
@@ -204,9 +217,9 @@ async def said(port: int, frame: bytes) -> None:
 def prepare(node: ServerProcess, partitions: int) -> None:
     """The two topics, and a coordinator that has loaded."""
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
-    wanted = [NewTopic(WIDE, partitions, 1), NewTopic(NARROW, MEMBERS_OF_SMALL, 1)]
-    for created in admin.create_topics(wanted, request_timeout=300).values():
-        created.result(300)
+    for wanted in (NewTopic(NARROW, MEMBERS_OF_SMALL, 1), NewTopic(WIDE, partitions, 1)):
+        for created in admin.create_topics([wanted], request_timeout=300).values():
+            created.result(300)
     consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "any"})
     deadline = time.monotonic() + 60
     while True:
@@ -285,7 +298,7 @@ def main() -> None:
     parser.add_argument("--against", choices=("kafka",), help="measure Apache Kafka 4 beside it")
     parser.add_argument("--only", choices=("barnabas", "kafka"), help="leave the other one out")
     parser.add_argument("--members", type=int, default=10_000, help="of the large group")
-    parser.add_argument("--partitions", type=int, default=10_000, help="of its topic")
+    parser.add_argument("--partitions", type=int, default=2_000, help="of its topic")
     parser.add_argument("--groups", type=int, default=10_000, help="of three members each")
     parser.add_argument("--rate", type=int, default=1_000, help="heartbeats a second")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a steady phase")
@@ -293,7 +306,7 @@ def main() -> None:
     parser.add_argument("--no-pin", action="store_true", help="let the scheduler choose cores")
     parser.add_argument("--assignors", action="store_true", help="in process, no node")
     options = parser.parse_args()
-    print(f"machine: {machine()}; load {os.getloadavg()[0]:.1f}; Apache Kafka {VERSION}")
+    print(f"machine: {machine()}; Apache Kafka {VERSION}")
     if options.assignors:
         for line in assignors():
             print(line, flush=True)

@@ -1,4 +1,5 @@
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -95,8 +96,9 @@ public class JavaMember {
     }
 
     static synchronized void tell(String event, String more) {
-        System.out.printf(java.util.Locale.ROOT, "{\"event\": \"%s\", \"at\": %.6f%s}%n",
-            event, System.currentTimeMillis() / 1000.0, more);
+        Instant now = Instant.now(); // in microseconds: what happened before is told before
+        System.out.printf(java.util.Locale.ROOT, "{\"event\": \"%s\", \"at\": %d.%06d%s}%n",
+            event, now.getEpochSecond(), now.getNano() / 1000, more);
         System.out.flush();
     }
 
