@@ -13,8 +13,8 @@ import pytest
 from barnabas.console.development.java import find_java
 from barnabas.protocol.errors import ErrorCode
 from benchmarks.apache_kafka import class_path
+from benchmarks.apache_kafka_4 import VERSION
 from tests.harness.client_releases import PROGRAMS
-from tests.harness.kafka_4 import VERSION
 from tests.harness.needs import maven_jars, program
 from tests.protocol.golden import CONSUMER_GROUPS, document
 
