@@ -106,7 +106,7 @@ class ConsumerHeartbeatHandler:
             return group
         if request.member_epoch == JOIN:
             return self._made(group, request)
-        return self._without_group(group, request)
+        return self._without_group(request)
 
     def _catalog_problem(self, request: ConsumerGroupHeartbeatRequest) -> Refusal | None:
         """Unknown is not "none": without the topics everybody would lose all partitions (C63)."""
@@ -127,11 +127,10 @@ class ConsumerHeartbeatHandler:
             return made
         return self._conversion.to_consumer(group, request)
 
-    def _without_group(
-        self, group: Group | None, request: ConsumerGroupHeartbeatRequest
-    ) -> Refusal:
-        is_unknown = group is None or group.lacks_metadata
-        if is_unknown and request.member_epoch > JOIN:
+    @staticmethod
+    def _without_group(request: ConsumerGroupHeartbeatRequest) -> Refusal:
+        """No group, or a classic one: the group was this member's until it was fenced (C54)."""
+        if request.member_epoch > JOIN:
             # Kafka says 69, which ends its clients: after this one they join again
             return Refusal(ErrorCode.UNKNOWN_MEMBER_ID)
         return Refusal(

@@ -126,6 +126,23 @@ def test_the_last_member_of_the_new_protocol_leaves_a_classic_group(rolled: Roll
     assert rolled.harness.heartbeat(member, 4) is NONE
 
 
+def test_who_was_fenced_meanwhile_joins_the_classic_group_again(rolled: Rolled) -> None:
+    """C54: Kafka answers 69, which ends its clients."""
+    member = rolled.classic(*ALL)
+    rolled.join("A")
+    rolled.joined(member)
+    rolled.synced(member, 2)
+    group = rolled.group
+    rolled.harness.coordinator.consumer_groups.remove(group, [group.consumers["A"]], "fenced")
+    assert not rolled.harness.group().is_consumer
+    assert rolled.refused("A", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert rolled.harness.heartbeat(member, 3) is AGAIN
+    generation = rolled.rejoin(member, {0, 1, 2}).answer.generation_id
+    assert rolled.harness.sync(member, generation, {member: assignment(*ALL)}).code is NONE
+    assert rolled.join("A") == (generation + 1, set())
+    assert rolled.harness.group().is_consumer
+
+
 def test_a_session_that_ends_leaves_a_classic_group_as_well(rolled: Rolled) -> None:
     """C54, KAFKA-18150."""
     member = rolled.classic(*ALL)
