@@ -14,7 +14,8 @@ test -L barnabas/broker || { echo "barnabas/broker is no symbolic link: clone wi
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.11"; exit 1; }
 endef
 
-.PHONY: setup demo test quick test-all soak spark-lowest check format bench bench-quick docs vendor image wheel clean
+.PHONY: setup demo test quick test-all test-compiled soak spark-lowest check format bench bench-quick bench-compiled \
+  docs vendor image wheel compiled-wheel clean
 
 setup: $(READY)            ## a virtual environment with everything that works on this repository
 
@@ -84,6 +85,15 @@ wheel: $(READY)            ## dist/*.whl and dist/*.tar.gz: ours, and ZooKeeper'
 	$(BIN)/python -m build --quiet --outdir dist
 	$(BIN)/python -m barnabas.console.development.zookeeper_wheel $(ZOOKEEPER_WHEEL)/barnabas_zookeeper
 	$(BIN)/python -m build --quiet --wheel --outdir dist $(ZOOKEEPER_WHEEL)
+
+compiled-wheel: $(READY)   ## dist/*.whl for this Python and machine, hot modules compiled; needs a C compiler, 2 minutes
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 $(BIN)/python -m build --quiet --wheel --outdir dist
+
+test-compiled: $(READY)    ## unit, model and client tests against a compiled wheel, in an environment of its own
+	$(BIN)/python -m tests.compiled --workers $(WORKERS) $(TESTS)
+
+bench-compiled: $(READY)   ## what compiling brings: benchmarks/hot_path.py interpreted and compiled, in turns
+	$(BIN)/python -m benchmarks.compiled
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

@@ -24,7 +24,9 @@ from barnabas.client.os_errors import describe_os_error
 from barnabas.protocol.settings import ConfigError
 
 from . import daemon
+from .metrics.node_status import release
 from .runtime import gc_tuning, thread_switching
+from .runtime.compiled_modules import kind_of_build
 from .runtime.json_log import JsonFormatter
 from .security.file_review import check_files
 from .settings.node_config import NodeConfig, load
@@ -73,6 +75,7 @@ def main(
             handler.setFormatter(JsonFormatter(node_id if node_id >= 0 else None))
     for warning in (*config.warnings, *unread_files(os.environ)):
         log.warning("%s", warning)
+    log.info("starting version=%s build=%s", release(), kind_of_build())
     thread_switching.shorten_switch_interval()
     raise_limit()
     try:

@@ -140,15 +140,21 @@ def _parser(typed: Sequence[str]) -> CommandParser:
 
 
 class _Version(argparse.Action):
-    """Prints the version of the installed package, which is looked up only then."""
+    """Prints the version of the installed package, and whether its hot modules are compiled.
+
+    Both are looked up only then.
+    """
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="print the version")
+        super().__init__(option_strings, dest, nargs=0, help="print the version and the build")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
+        from platform import python_version
 
-        print(f"barnabas {version('barnabas')}")
+        from barnabas.broker.runtime.compiled_modules import kind_of_build
+
+        print(f"barnabas {version('barnabas')} ({kind_of_build()}, Python {python_version()})")
         parser.exit()
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
-from typing import Any, Protocol, final
+from typing import Any, Protocol, TypeGuard, final
 
 from barnabas.broker.security.sasl import SaslServer
 
@@ -155,3 +155,12 @@ Answer = Any
 
 Handler = Callable[[Call], Answer | Awaitable[Answer]]
 """Serves one API. Coroutines are for the rare ones: each costs a task."""
+
+
+def is_coroutine(answer: object) -> TypeGuard[Coroutine[Any, Any, Any]]:
+    """Whether what a handler gave has to be awaited.
+
+    Its type does not say so: the coroutine of a compiled function is no ``types.CoroutineType``,
+    and asked for that it would be taken for a response message (docs/decisions/0012).
+    """
+    return hasattr(answer, "__await__")

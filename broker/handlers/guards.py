@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from types import CoroutineType
 from typing import Any, Final, NamedTuple
 
 from barnabas.broker.authorizer.authorizer import Authorizer
@@ -24,7 +23,7 @@ from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from barnabas.protocol.api import ApiKey
 
-from .call import Answer, Call, Handler, PendingResponse, response_of
+from .call import Answer, Call, Handler, PendingResponse, is_coroutine, response_of
 from .cooperative import TURN_STEPS, Turn, run_to_end
 
 DENIED: Final = "Authorization failed."
@@ -151,14 +150,14 @@ async def _finish(steps: Steps) -> Any:
 
 async def settled(answer: Answer) -> Any:
     """The response itself, whatever way a handler gives it."""
-    if type(answer) is CoroutineType:
+    if is_coroutine(answer):
         answer = await answer
     return await response_of(answer) if type(answer) is PendingResponse else answer
 
 
 def merged(answer: Answer, merge: Callable[[Any], Any]) -> Answer:
     """The answer of a handler with something put in; ``merge`` gives the response again."""
-    if type(answer) is CoroutineType:
+    if is_coroutine(answer):
         return _merged_later(answer, merge)
     if type(answer) is not PendingResponse:
         return merge(answer)
@@ -186,7 +185,7 @@ def changed(answer: Any, **fields: Any) -> Any:
 
 def afterwards(answer: Answer, steps_of: Callable[[Any], Steps]) -> Answer:
     """The answer of a handler, which takes further steps, perhaps many, before it goes out."""
-    if type(answer) in (CoroutineType, PendingResponse):
+    if type(answer) is PendingResponse or is_coroutine(answer):
         return _afterwards(answer, steps_of)
     return served(steps_of(answer))
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from types import CoroutineType
 from typing import Any, NamedTuple
 
 from barnabas.protocol.errors import Refused
@@ -24,7 +23,7 @@ from barnabas.protocol.records.batch import Buffer
 from barnabas.protocol.records.validate import Prepared, ProduceRules, prepare
 from barnabas.protocol.records.work_limit import TooMuchWork, Work
 
-from .call import Answer, Call, PendingResponse
+from .call import Answer, Call, PendingResponse, is_coroutine
 from .conversion_process import ConversionProcess, is_large_to_append
 
 TopicPartition = tuple[str, int]
@@ -194,7 +193,7 @@ async def _final(answer: Answer, loop: asyncio.AbstractEventLoop) -> Answer:
     By now the queues are free: who is behind waits neither for replicas nor for what another
     node says of a transaction, only for the appends that were made.
     """
-    if isinstance(answer, CoroutineType):
+    if is_coroutine(answer):
         return await answer
     if not isinstance(answer, PendingResponse):
         return answer

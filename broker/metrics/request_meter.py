@@ -11,10 +11,9 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine
 from functools import partial
-from types import CoroutineType
 from typing import Any, Final
 
-from barnabas.broker.handlers.call import Call, Handler, Peer, PendingResponse
+from barnabas.broker.handlers.call import Call, Handler, Peer, PendingResponse, is_coroutine
 from barnabas.broker.net.dispatch import Dispatcher, EncodedResponse, Route
 from barnabas.broker.net.handler_task import HandlerTask
 
@@ -118,7 +117,7 @@ def _timed(handler: Handler, meter: RequestMeter, clock: Callable[[], float]) ->
             # Not the call: what a parked request has sent is to be forgotten.
             if type(answer) is PendingResponse and not answer.is_resolved:
                 answer.add_done_callback(partial(responded, began))
-            elif type(answer) is CoroutineType:
+            elif is_coroutine(answer):
                 answer = _awaited(answer, lambda: meter.observe(clock() - began))
             else:
                 seconds = clock() - began
@@ -142,7 +141,7 @@ def _noticed(
         finally:
             if type(answer) is PendingResponse and not answer.is_resolved:
                 answer.add_done_callback(lambda _: slow.notice(api, call, clock() - began))
-            elif type(answer) is CoroutineType:
+            elif is_coroutine(answer):
                 answer = _awaited(answer, lambda: slow.notice(api, call, clock() - began))
             else:
                 slow.notice(api, call, clock() - began)

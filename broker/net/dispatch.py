@@ -16,7 +16,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - a class
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.handlers.call import (
@@ -25,6 +24,7 @@ from barnabas.broker.handlers.call import (
     LongCall,
     Peer,
     PendingResponse,
+    is_coroutine,
     response_of,
 )
 from barnabas.broker.handlers.cooperative import run_to_end
@@ -328,7 +328,8 @@ class Dispatcher:
             _identify_sender(problem, frame)
             raise
         is_started = False
-        if type(answer) is CoroutineType:
+        kind = type(answer)
+        if kind is not PendingResponse and kind is not route.response and is_coroutine(answer):
             handler_task = HandlerTask(is_cancellable=False)
             handler_task.call = Call(route.key, route.version, client_id, None, peer)
             answer, is_started = self._start_task(route, answer, client_id, handler_task), True
@@ -445,9 +446,9 @@ class Dispatcher:
                 # Its answer is as large as its request, so that it is made under the lock. A
                 # handler that waits for another node is not: it would hold up every long request
                 # here.
-                if route.is_served_under_lock and type(answer) is CoroutineType:
+                if route.is_served_under_lock and is_coroutine(answer):
                     answer = await answer
-            if type(answer) is CoroutineType:
+            if is_coroutine(answer):
                 answer = await answer
             return await response_of(answer) if type(answer) is PendingResponse else answer
 

@@ -16,10 +16,9 @@ import copy
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator
-from types import CoroutineType
 from typing import Any, Final
 
-from barnabas.broker.handlers.call import Call, Handler, Peer, PendingResponse
+from barnabas.broker.handlers.call import Call, Handler, Peer, PendingResponse, is_coroutine
 from barnabas.broker.handlers.throttled_calls import client_of
 from barnabas.broker.quota.client_quotas import ClientQuotas
 from barnabas.broker.security.sasl import Stage
@@ -164,7 +163,7 @@ class RequestThrottling:
             began = clock()
             answer = handler(call)
             spent = clock() - began + around.read()
-            if type(answer) is CoroutineType:
+            if is_coroutine(answer):
                 return self._finish_later(call, answer, spent, has_field=has_field)
             if type(answer) is PendingResponse and call.key not in ANSWER_DECIDES:
                 return self._begun(call, answer, spent)
@@ -306,7 +305,7 @@ def _size(answer: fetch.FetchResponse) -> int:
 
 def _with_answer(answer: Any, then: Callable[[Any], Any]) -> Any:
     """``then`` of the answer in its place, once it is there."""
-    if type(answer) is CoroutineType:
+    if is_coroutine(answer):
         return _later(answer, then)
     if type(answer) is not PendingResponse:
         return then(answer)

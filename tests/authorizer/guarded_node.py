@@ -10,12 +10,11 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
-from types import CoroutineType
 from typing import Any, Final
 
 from barnabas.broker import daemon
 from barnabas.broker.authorizer.acl import AclSnapshot, ResourceAcls
-from barnabas.broker.handlers.call import PendingResponse, response_of
+from barnabas.broker.handlers.call import PendingResponse, is_coroutine, response_of
 from barnabas.broker.node import Node
 from barnabas.broker.settings.node_config import load
 from barnabas.client.connection.connection import Connection
@@ -112,7 +111,7 @@ class GuardedNode:
         """What the handler answers."""
         asked = call(request, version, peer=peer or self.peer, client_id=client_id)
         answer = self.node._dispatcher._handlers[asked.key](asked)
-        if type(answer) is CoroutineType:
+        if is_coroutine(answer):
             answer = await answer
         return await response_of(answer) if isinstance(answer, PendingResponse) else answer
 

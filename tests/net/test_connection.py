@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine, Generator
+from typing import Any
 
 import pytest
 
@@ -132,6 +134,35 @@ async def test_a_handler_may_be_a_coroutine_and_still_answers_in_order(start: St
     client.send((describe_groups.DescribeGroupsRequest(), 5), LIST)
     await (await node.connect()).ask(*LIST)
     gate.set()
+    assert [(await client.receive())[1].throttle_time_ms for _ in range(2)] == [3, 7]
+
+
+class CompiledCoroutine(Coroutine[Any, Any, Any]):
+    """What a compiled ``async def`` gives: to be awaited, and of a type of its own."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._coroutine.throw(*error)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+
+async def test_a_coroutine_of_compiled_code_is_awaited_too(start: Start) -> None:
+    node = await start()
+
+    async def described() -> describe_groups.DescribeGroupsResponse:
+        await asyncio.sleep(0)
+        return describe_groups.DescribeGroupsResponse(throttle_time_ms=3)
+
+    node.dispatcher.register({ApiKey.DESCRIBE_GROUPS: lambda _: CompiledCoroutine(described())})
+    client = await node.connect()
+    client.send((describe_groups.DescribeGroupsRequest(), 5), LIST)
     assert [(await client.receive())[1].throttle_time_ms for _ in range(2)] == [3, 7]
 
 
