@@ -86,8 +86,8 @@ wheel: $(READY)            ## dist/*.whl and dist/*.tar.gz: ours, and ZooKeeper'
 	$(BIN)/python -m barnabas.console.development.zookeeper_wheel $(ZOOKEEPER_WHEEL)/barnabas_zookeeper
 	$(BIN)/python -m build --quiet --wheel --outdir dist $(ZOOKEEPER_WHEEL)
 
-compiled-wheel: $(READY)   ## dist/*.whl for this Python and machine, hot modules compiled; needs a C compiler, 2 minutes
-	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 $(BIN)/python -m build --quiet --wheel --outdir dist
+compiled-wheel: $(READY)   ## dist/compiled/*.whl for this Python and machine, hot modules compiled: a C compiler, 2 minutes
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 $(BIN)/python -m build --quiet --wheel --outdir dist/compiled
 
 test-compiled: $(READY)    ## unit, model and client tests against a compiled wheel, in an environment of its own
 	$(BIN)/python -m tests.compiled --workers $(WORKERS) $(TESTS)

@@ -327,8 +327,7 @@ class Dispatcher:
         except CorruptRequest as problem:
             _identify_sender(problem, frame)
             raise
-        is_started = False
-        kind = type(answer)
+        is_started, kind = False, type(answer)
         if kind is not PendingResponse and kind is not route.response and is_coroutine(answer):
             handler_task = HandlerTask(is_cancellable=False)
             handler_task.call = Call(route.key, route.version, client_id, None, peer)

@@ -15,7 +15,7 @@ from barnabas.broker.runtime import compiled_modules
 from barnabas.broker.runtime.compiled_modules import COMPILED_MODULES, is_extension, kind_of_build
 from barnabas.console.__main__ import main
 from hatch_build import CompiledModulesHook
-from tests.harness.needs import interpreted_only
+from tests.harness.compiled_code import interpreted_only
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("broker", "client", "console", "coordinator", "pipeline", "protocol")
