@@ -16,7 +16,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = ("broker", "client", "console", "coordinator", "pipeline", "protocol")
-COPIED: Final = ("benchmarks", "tests", "examples", "pyproject.toml")
+COPIED: Final = ("benchmarks", "tests", "examples", "hatch_build.py", "pyproject.toml")
 """Copied, since what is in them asks where its file is."""
 LINKED: Final = (
     *(".ci", ".git", "CHANGELOG.md", "Dockerfile", "Makefile", "README.md"),

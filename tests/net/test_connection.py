@@ -149,6 +149,9 @@ class CompiledCoroutine(Coroutine[Any, Any, Any]):
     def throw(self, *error: Any) -> Any:
         return self._coroutine.throw(*error)
 
+    def close(self) -> None:
+        self._coroutine.close()
+
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._coroutine.__await__()
 
