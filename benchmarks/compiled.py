@@ -1,10 +1,10 @@
 """What compiling the hot modules brings: the hot path interpreted and compiled, in turns.
 
-    python -m benchmarks.compiled [--wheel FILE] [--turns N] [--rounds N]
+    python -m benchmarks.compiled [--turns N] [--rounds N]
 
-Builds a compiled wheel unless one is given, and runs ``benchmarks/hot_path.py`` with it and with
-the sources of this checkout alternately, ``--turns`` times each: what else the machine does hits
-both alike. Of every cell the least cost of each counts. docs/decisions/0012 has the figures.
+Builds a compiled wheel unless BARNABAS_COMPILED_WHEEL names one, and runs
+``benchmarks/hot_path.py`` with it and with the sources of this checkout alternately, ``--turns``
+times each: what else the machine does hits both alike. Of every cell the least cost of each counts. docs/decisions/0012 has the figures.
 """
 
 from __future__ import annotations
@@ -83,14 +83,13 @@ def compare(wheel: Path, home: Path, turns: int, rounds: int) -> list[str]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--wheel", type=Path, help="a compiled wheel, instead of one made now")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=200)
     options = parser.parse_args()
     with TemporaryDirectory(prefix="barnabas-compiled-") as directory:
         home = Path(directory)
         (home / "wheels").mkdir()
-        wheel = options.wheel or build_compiled_wheel(home / "wheels")
+        wheel = build_compiled_wheel(home / "wheels")
         print("\n".join(compare(wheel, home, options.turns, options.rounds)))
         print(f"load {os.getloadavg()[0]:.1f}, Python {sys.version.partition(' ')[0]}")
 

@@ -1,8 +1,9 @@
-"""Run tests against a compiled wheel: ``python -m tests.compiled [--wheel FILE] [TEST ...]``.
+"""Run tests against a compiled wheel: ``python -m tests.compiled [--workers N] [TEST ...]``.
 
-Builds the wheel unless one is given, installs it in an environment of its own, and runs the unit,
-model and property tests of tests/quick.txt there and the client tests of CLIENT_TESTS, or the tests
-that are named. Ends with pytest's exit code. docs/contributing.md says when this is run.
+Builds the wheel unless BARNABAS_COMPILED_WHEEL names one, installs it in an environment of its own,
+and runs the unit, model and property tests of tests/quick.txt there and the client tests of
+CLIENT_TESTS, or the tests that are named. Ends with pytest's exit code. docs/contributing.md says
+when this is run.
 """
 
 from __future__ import annotations
@@ -57,14 +58,12 @@ def run(python: Path, place: Path, words: Sequence[str]) -> int:
 def main() -> int:
     """Build, install, run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--wheel", type=Path, help="a compiled wheel, instead of one made now")
     parser.add_argument("--workers", default="1", help="as pytest's -n")
     options, words = parser.parse_known_args()
     with TemporaryDirectory(prefix="barnabas-compiled-") as directory:
         home = Path(directory)
         (home / "wheels").mkdir()
-        wheel = options.wheel or build_compiled_wheel(home / "wheels")
-        python = install(wheel.resolve(), home / "venv")
+        python = install(build_compiled_wheel(home / "wheels"), home / "venv")
         lay_out(home / "place", python)
         spread = ["-n", options.workers, "--dist", "loadfile"] if options.workers != "1" else []
         return run(python, home / "place", [*spread, *(words or selected())])
