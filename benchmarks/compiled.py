@@ -4,7 +4,8 @@
 
 Builds a compiled wheel unless BARNABAS_COMPILED_WHEEL names one, and runs
 ``benchmarks/hot_path.py`` with it and with the sources of this checkout alternately, ``--turns``
-times each: what else the machine does hits both alike. Of every cell the least cost of each counts. docs/decisions/0012 has the figures.
+times each: what else the machine does hits both alike. Of every cell the least cost of each counts.
+docs/decisions/0012 has the figures.
 """
 
 from __future__ import annotations
