@@ -212,11 +212,11 @@ class Route:
         """A parked produce request keeps nothing: its records are in the log already."""
 
 
-def response_frame(route: Route, correlation_id: int, answer: Any) -> ResponseFrame | None:
+def response_frame(route: Any, correlation_id: int, answer: Any) -> ResponseFrame | None:
     """The response frame for ``answer``; what may be large stays in pieces.
 
-    None when nothing is to be sent. Raises CorruptRequest when the connection has to be closed
-    instead.
+    ``route`` is a Route, or reads like one (authenticator.py). None when nothing is to be sent.
+    Raises CorruptRequest when the connection has to be closed instead.
     """
     if answer is None:
         return None
@@ -578,7 +578,7 @@ def _identify_sender(problem: CorruptRequest, frame: Frame) -> None:
     problem.client_id = header.client_id
 
 
-def _with_sender(problem: CorruptRequest, route: Route, client_id: str | None) -> CorruptRequest:
+def _with_sender(problem: CorruptRequest, route: Any, client_id: str | None) -> CorruptRequest:
     problem.api, problem.client_id = route.name, client_id
     return problem
 

@@ -13,8 +13,11 @@ from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.segment import segment as segments
 from barnabas.broker.storage.segment.offset_index import OffsetIndex
 from barnabas.protocol.errors import ErrorCode, Refused
+from tests.harness.compiled_code import interpreted_only
 from tests.storage.log_harness import LogHarness, batch, manager, offsets_of, read_all, running
 from tests.storage.simulated import in_simulated_time
+
+pytestmark = interpreted_only
 
 
 @pytest.fixture(autouse=True)
