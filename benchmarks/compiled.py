@@ -28,6 +28,8 @@ from benchmarks.compiled_environment import ROOT, build_compiled_wheel, install,
 _CELL: Final = re.compile(r"^(?P<cell>.+?) {2,}(?P<us>[0-9.]+) us", re.MULTILINE)
 _STAGES: Final = re.compile(r"^(?P<cell>.+? at .+?): (?P<stages>(?:\w+ [0-9.]+ +)+)", re.MULTILINE)
 _STAGE: Final = re.compile(r"(\w+) ([0-9.]+)")
+_LEAST_US: Final = 0.05
+"""Below that a cost is nothing but rounding."""
 _RUN_S: Final = 900
 
 Costs = dict[str, float]
@@ -48,8 +50,8 @@ def table(interpreted: Costs, compiled: Costs) -> list[str]:
     lines = [f"{'us':42}{'interpreted':>12}{'compiled':>10}{'ratio':>8}"]
     for cell, before in interpreted.items():
         after = compiled[cell]
-        ratio = before / after if after else float("nan")
-        lines.append(f"{cell:42}{before:12.2f}{after:10.2f}{ratio:8.2f}")
+        if min(before, after) >= _LEAST_US:
+            lines.append(f"{cell:42}{before:12.2f}{after:10.2f}{before / after:8.2f}")
     return lines
 
 

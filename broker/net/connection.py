@@ -654,7 +654,7 @@ class Connection(asyncio.Protocol):
             if not self._sender.send(out):
                 self._is_stalled = self._is_blocked = True
         elif len(out) == 1:
-            self._transport.write(cast("bytes", out[0]))
+            self._transport.write(cast("Any", out[0]))
         # Copying little into one piece is cheaper than a system call for several; much is not.
         elif self._out_bytes < SMALL_FRAME_BYTES_MAX:
             self._transport.write(b"".join(cast("list[Buffer]", out)))

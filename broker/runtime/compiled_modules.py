@@ -45,10 +45,10 @@ COMPILED_MODULES: Final = (
     "barnabas.protocol.records.equal_records",
     "barnabas.protocol.records.record_rows",
     "barnabas.protocol.records.section_check",
-    "barnabas.protocol.records.validate",
 )
 """Full names. A class of theirs and its subclasses have to be on the list together: of a compiled
-class that an interpreted one derives from no object can be made."""
+class that an interpreted one derives from no object can be made. Nor can objects of a compiled
+class be pickled: what goes to another process is declared elsewhere (records/validate.py)."""
 
 
 def kind_of_build() -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.broker.handlers.call import Call, PendingResponse
+from barnabas.broker.handlers.call import Call, PendingResponse, is_coroutine
 from barnabas.broker.security.sasl import ANONYMOUS, SaslServer
 from barnabas.protocol import api
 from barnabas.protocol.codec.compiler import decode, encode
@@ -46,7 +45,7 @@ def call(
 
 def answered(answer: Any) -> Any:
     """The answer, which must be there; a coroutine may let others have their turn."""
-    if inspect.iscoroutine(answer):
+    if is_coroutine(answer):
         try:
             while True:
                 assert answer.send(None) is None, "it waits"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from barnabas.broker.handlers.call import PendingResponse
+from barnabas.broker.handlers.call import PendingResponse, is_coroutine
 from barnabas.broker.handlers.transactions import TransactionsHandler
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.ports import Caller
@@ -75,7 +74,7 @@ async def test_each_api_goes_to_its_coordinator_and_is_answered_when_that_says_s
     assert spec is not None
     answer = handler.handlers()[key](call(spec.request(), 0))
     coordinator = groups if key is ApiKey.TXN_OFFSET_COMMIT else transactions
-    if inspect.iscoroutine(answer):
+    if is_coroutine(answer):
         pending = answer.send(None)
         assert pending is not None
         expected = spec.response()
