@@ -487,7 +487,7 @@ class Dispatcher:
         A task that was cancelled answers nothing: its peer is gone, or the node stops.
         """
         try:
-            answer = await handler_task.coroutine
+            answer = await handler_task.begin()
             # The handler is done; what is left is only to tell a peer that may be gone.
             handler_task.is_cancellable = True
             writing = self._encode_in_turns(route, answer)

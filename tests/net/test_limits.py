@@ -27,6 +27,7 @@ from barnabas.broker.net.small_reads import SmallReceiver
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import fetch, heartbeat, list_groups
+from tests.harness.compiled_code import interpreted_only
 from tests.net.client import RawClient, until
 from tests.net.conftest import ListeningNode, Start
 
@@ -49,6 +50,7 @@ class Someone(Connection):
         self.resumed += 1
 
 
+@interpreted_only
 def test_whoever_waited_longest_is_resumed_first_and_only_while_there_is_room() -> None:
     pool = MemoryPool(100)
     favoured, first, second = (Someone(pool) for _ in range(3))
@@ -60,6 +62,7 @@ def test_whoever_waited_longest_is_resumed_first_and_only_while_there_is_room() 
     assert (first.resumed, second.resumed) == (1, 1)
 
 
+@interpreted_only
 def test_somebody_may_always_go_on_though_the_budget_is_spent() -> None:
     pool = MemoryPool(100)
     favoured, first, second = (Someone(pool) for _ in range(3))
@@ -74,6 +77,7 @@ def test_somebody_may_always_go_on_though_the_budget_is_spent() -> None:
     assert not pool.must_wait(second, 0)
 
 
+@interpreted_only
 def test_a_quarter_is_kept_for_small_frames() -> None:
     pool = MemoryPool(100)
     large, second, small = (Someone(pool) for _ in range(3))
@@ -92,6 +96,7 @@ def test_a_quarter_is_kept_for_small_frames() -> None:
     assert second.resumed == 1
 
 
+@interpreted_only
 def test_who_has_grown_waits_among_the_large() -> None:
     pool = MemoryPool(100)
     favoured, growing, other = (Someone(pool) for _ in range(3))
@@ -105,6 +110,7 @@ def test_who_has_grown_waits_among_the_large() -> None:
     assert growing.resumed == 0
 
 
+@interpreted_only
 def test_who_goes_on_regardless_does_so_until_the_frame_is_whole() -> None:
     pool = MemoryPool(100)
     growing, other = Someone(pool), Someone(pool)

@@ -18,12 +18,14 @@ from barnabas.broker.net.connection_scheduler import (
     ConnectionScheduler,
 )
 from barnabas.protocol.messages import list_groups
+from tests.harness.compiled_code import interpreted_only
 from tests.net.client import until
 from tests.net.conftest import Start
 
 LIST = (list_groups.ListGroupsRequest(), 2)
 
 
+@interpreted_only
 async def test_a_turn_serves_no_more_requests_than_its_share_and_one_connections(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +99,7 @@ def greedy(count: int, request_s: float) -> tuple[Loop, list[Greedy]]:
     return loop, connections
 
 
+@interpreted_only
 def test_a_turn_ends_with_its_time_however_slow_requests_are() -> None:
     loop, _ = greedy(100, request_s=0.002)
     for _ in range(50):
@@ -105,6 +108,7 @@ def test_a_turn_ends_with_its_time_however_slow_requests_are() -> None:
         assert loop.now - began <= TURN_S + SHARE_REQUESTS * 0.002
 
 
+@interpreted_only
 def test_connections_that_always_have_more_are_served_in_turn() -> None:
     loop, connections = greedy(100, request_s=0.0001)
     for _ in range(1000):
@@ -113,6 +117,7 @@ def test_connections_that_always_have_more_are_served_in_turn() -> None:
     assert max(served) - min(served) <= 2 * SHARES_PER_VISIT * SHARE_REQUESTS
 
 
+@interpreted_only
 def test_writing_to_very_many_connections_takes_many_turns() -> None:
     loop, _ = greedy(0, 0.0)
     scheduler = ConnectionScheduler(cast("asyncio.AbstractEventLoop", loop))
@@ -146,6 +151,7 @@ async def test_one_connection_with_very_much_to_ask_leaves_turns_to_others(start
         assert (await greedy.receive())[0] == number
 
 
+@interpreted_only
 async def test_after_a_long_answer_the_clock_is_looked_at(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
