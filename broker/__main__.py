@@ -24,7 +24,7 @@ from barnabas.client.os_errors import describe_os_error
 from barnabas.protocol.settings import ConfigError
 
 from . import daemon
-from .metrics.node_status import release
+from .metrics.process_families import release
 from .runtime import gc_tuning, thread_switching
 from .runtime.compiled_modules import kind_of_build
 from .runtime.json_log import JsonFormatter
