@@ -5,11 +5,17 @@ Source: docs/beacons.md, "In step".
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 
 import pytest
 
-from barnabas.broker.liveness.beacon_sender import AuthorityClaim, BeaconSender, stride
+from barnabas.broker.liveness.beacon_sender import (
+    IN_STEP_INTERVALS,
+    AuthorityClaim,
+    BeaconSender,
+    stride,
+)
 from barnabas.broker.liveness.controller_authority import ControllerAuthority
 from barnabas.broker.liveness.failure_detector import FailureDetector
 from barnabas.broker.liveness.lease import TimedLease
@@ -22,6 +28,7 @@ from barnabas.protocol.beacon import (
     Echo,
     Message,
 )
+from tests.harness.seeds import seeds
 from tests.liveness.test_beacon_transport import BeaconingNodes, clock, until
 
 TIMES = BeaconTimes()
@@ -159,6 +166,30 @@ def test_the_time_for_which_a_controller_cannot_fall_silent_ends_when_it_does(
     sender.now += 0.002
     assert sender.beacon_sender.is_controller_silent()
     assert sender.beacon_sender.silent_in() == 0
+
+
+@pytest.mark.parametrize("seed", seeds(range(20)))
+def test_no_controller_falls_silent_while_it_is_said_that_none_can(
+    sender: Sender, seed: int
+) -> None:
+    rng, beacon_sender, epoch = random.Random(seed), sender.beacon_sender, 5
+    not_before = sender.now + beacon_sender.silent_in()
+    for _ in range(200):
+        is_pause = rng.random() < 0.1
+        sender.now += rng.uniform(0, 1.5 * T) if is_pause else rng.expovariate(1 / INTERVAL)
+        assert sender.now >= not_before or not beacon_sender.is_controller_silent()
+        if sender.now >= not_before:
+            not_before = sender.now + beacon_sender.silent_in()
+        what = rng.random()
+        if what < 0.8:
+            sender.hear_round(epoch)
+            sender.send()
+            assert sender.due_in() < IN_STEP_INTERVALS * INTERVAL + 1e-9
+        elif what < 0.9:
+            epoch += 1
+            beacon_sender.expect_controller()
+        else:
+            beacon_sender.begin_incarnation(10)
 
 
 @pytest.mark.parametrize(("is_controller", "missed"), [(True, 6), (False, 1)])
