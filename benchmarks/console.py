@@ -10,11 +10,13 @@ import argparse
 import asyncio
 import gzip
 import json
+import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -27,6 +29,10 @@ TABS: Final = 20
 TAB_S: Final = 5.0
 """How often a page asks for its rows again."""
 WARM_S: Final = 300.0
+STARTS: Final = 3
+"""The first one compiles modules."""
+AWAY_S: Final = 70.0
+"""So long after the last page nobody looks any more: the sweep rests."""
 _TICKS: Final = 100
 _MIB: Final = 1 << 20
 
@@ -135,48 +141,76 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else float("nan")
 
 
+@contextmanager
+def console_of(bootstrap: str) -> Iterator[tuple[int, str, float]]:
+    """A console's process and address, and how long it took to listen, in seconds."""
+    words = ["--json", "--auth", "none", "--bootstrap", bootstrap, "--listen", "127.0.0.1:0"]
+    began = time.perf_counter()
+    with started(["barnabas.console", "console", *words]) as (console, line):
+        yield console.pid, json.loads(line)["url"].rstrip("/"), time.perf_counter() - began
+
+
+def first_page(base: str, began: float) -> tuple[float, bytes]:
+    """When the list of topics was there, in seconds since ``began``, and what it is."""
+    page = httpx.get(f"{base}/topics", timeout=60).raise_for_status().content
+    return time.perf_counter() - began, page
+
+
+def start_figures() -> dict[str, float]:
+    """How long a console of an empty cluster takes to be there; its modules are compiled."""
+    found = {}
+    with started(["benchmarks.paper_cluster", "--topics", "0", "--groups", "0"]) as (_, bootstrap):
+        for _ in range(STARTS):
+            began = time.perf_counter()
+            with console_of(bootstrap) as (_, base, listening_s):
+                found["listening, s"] = listening_s
+                found["first page, empty, s"] = first_page(base, began)[0]
+    return found
+
+
+def busy_share(process: int, meanwhile: Callable[[], object]) -> float:
+    """What it took of a core meanwhile, in percent."""
+    at, cpu = time.monotonic(), cpu_s(process)
+    meanwhile()
+    return 100 * (cpu_s(process) - cpu) / (time.monotonic() - at)
+
+
+def figures_of(users: int, seconds: float) -> dict[str, float]:
+    """Everything, in the order in which it happens."""
+    figures = start_figures()
+    with started(["benchmarks.paper_cluster"]) as (_, bootstrap):
+        began = time.perf_counter()
+        with console_of(bootstrap) as (console, base, _):
+            figures["first page, full, s"], page = first_page(base, began)
+            figures["50 rows gzipped, kB"] = len(gzip.compress(page)) / 1000
+            figures["sweep over all groups, s"] = asyncio.run(swept(base))
+            figures["memory at full size, MiB"] = resident_mib(console)
+            figures[f"CPU with {TABS} tabs, % of a core"] = busy_share(
+                console, lambda: asyncio.run(tabs(base, seconds))
+            )
+            waited = asyncio.run(load(base, users, seconds))
+            for kind, values in waited.items():
+                figures[f"{kind}: pages"] = len(values)
+                figures[f"{kind}: first byte p50, ms"] = percentile(values, 0.5)
+                figures[f"{kind}: first byte p95, ms"] = percentile(values, 0.95)
+            figures["memory after that, MiB"] = resident_mib(console)
+            time.sleep(AWAY_S)
+            figures["CPU idle, % of a core"] = busy_share(console, lambda: time.sleep(20))
+    figures["load of the machine"] = os.getloadavg()[0]
+    return figures
+
+
 def main() -> None:
     """Measure, and print a table and JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=30.0)
     chosen = parser.parse_args()
-    with started(["benchmarks.paper_cluster"]) as (_, bootstrap):
-        words = [
-            "barnabas.console",
-            "console",
-            "--json",
-            "--auth",
-            "none",
-            "--bootstrap",
-            bootstrap,
-        ]
-        began = time.perf_counter()
-        with started([*words, "--listen", "127.0.0.1:0"]) as (console, line):
-            base = json.loads(line)["url"].rstrip("/")
-            listening_s = time.perf_counter() - began
-            first = httpx.get(f"{base}/topics", timeout=60)
-            figures = {"first page, s": time.perf_counter() - began, "listening, s": listening_s}
-            page = first.raise_for_status().content
-            figures["50 rows gzipped, kB"] = len(gzip.compress(page)) / 1000
-            figures["sweep over all groups, s"] = asyncio.run(swept(base))
-            figures["memory at full size, MiB"] = resident_mib(console.pid)
-            at, cpu = time.monotonic(), cpu_s(console.pid)
-            asyncio.run(tabs(base, chosen.seconds))
-            share = (cpu_s(console.pid) - cpu) / (time.monotonic() - at)
-            figures[f"CPU with {TABS} tabs, % of a core"] = 100 * share
-            waited = asyncio.run(load(base, chosen.users, chosen.seconds))
-            for kind, values in waited.items():
-                figures[f"{kind}: pages"] = len(values)
-                figures[f"{kind}: first byte p50, ms"] = percentile(values, 0.5)
-                figures[f"{kind}: first byte p95, ms"] = percentile(values, 0.95)
-            figures["memory after that, MiB"] = resident_mib(console.pid)
-            time.sleep(70)  # nobody looks any more: the sweep rests
-            at, cpu = time.monotonic(), cpu_s(console.pid)
-            time.sleep(20)
-            figures["CPU idle, % of a core"] = (
-                100 * (cpu_s(console.pid) - cpu) / (time.monotonic() - at)
-            )
+    with tempfile.TemporaryDirectory(prefix="barnabas-compiled-") as compiled:
+        # As after any first start, whatever this shell says of compiled modules.
+        os.environ["PYTHONPYCACHEPREFIX"] = compiled
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        figures = figures_of(chosen.users, chosen.seconds)
     for name, value in figures.items():
         print(f"{name:40} {value:10.1f}")
     print(json.dumps(figures))

@@ -7,6 +7,7 @@ the ends of logs, which grow by the clock. Source: docs/spec/console.md §5 (loa
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import time
 from collections.abc import Callable, Mapping
@@ -350,7 +351,11 @@ class PaperCluster:
 
 async def main() -> None:
     """Print the address and answer until killed."""
-    cluster = PaperCluster()
+    parser = argparse.ArgumentParser(description="a cluster that answers from arrays")
+    parser.add_argument("--topics", type=int, default=TOPICS)
+    parser.add_argument("--groups", type=int, default=GROUPS)
+    chosen = parser.parse_args()
+    cluster = PaperCluster(chosen.topics, chosen.groups)
     await cluster.start()
     print(cluster.bootstrap, flush=True)
     await asyncio.Event().wait()

@@ -178,9 +178,8 @@ async def read_histories(
         by_offsets_partition[TopicPartition(OFFSETS_TOPIC, group_partition(group, count))].append(
             group
         )
-    starts, ends = (
-        await admin.start_offsets(by_offsets_partition),
-        await admin.end_offsets(by_offsets_partition),
+    starts, ends = await asyncio.gather(
+        admin.start_offsets(by_offsets_partition), admin.end_offsets(by_offsets_partition)
     )
     found: dict[str, History] = {}
     for topic_partition, groups_of_partition in by_offsets_partition.items():

@@ -232,8 +232,9 @@ class GroupAdmin(LogOffsets):
         """
         committed = await self.committed_offsets(group.group)
         topic_partitions = partitions_of(group, committed)
-        ends = await self.end_offsets(topic_partitions)
-        starts = await self.start_offsets(topic_partitions)
+        ends, starts = await asyncio.gather(
+            self.end_offsets(topic_partitions), self.start_offsets(topic_partitions)
+        )
         return progress_of(group, committed, starts, ends)
 
     async def _groups_of(

@@ -6,6 +6,7 @@ them. Source: docs/spec/users.md §3 (definition, verdicts); docs/spec/console.m
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -121,8 +122,7 @@ async def lags_of_groups(
     for one in read:
         places.update(partitions_of(one, committed[one.group]))
         await turns.pause()
-    ends = await admin.end_offsets(places)
-    starts = await admin.start_offsets(places)
+    ends, starts = await asyncio.gather(admin.end_offsets(places), admin.start_offsets(places))
     rows = {}
     for one in read:
         rows[one.group] = progress_of(one, committed[one.group], starts, ends)
@@ -153,8 +153,9 @@ async def _standing(
     for group, of_group in rows.items():
         _add_questions(asked, group, of_group, histories.get(group), now)
         await turns.pause()
-    unread = await _first_unread(admin, asked.unread)
-    ends = await _ends_then(admin, asked.commits, now)
+    unread, ends = await asyncio.gather(
+        _first_unread(admin, asked.unread), _ends_then(admin, asked.commits, now)
+    )
     found = {}
     for group, of_group in rows.items():
         known = histories.get(group)

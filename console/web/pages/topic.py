@@ -5,6 +5,7 @@ Source: docs/spec/console.md §2.3 (topics).
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from barnabas.client.admin.log_ends import LogEnds, log_ends
@@ -36,14 +37,16 @@ async def page(view: View) -> Page:
     if topic is None:
         watch.catalogue.topics.expire()
         return not_found(view, "topic", name, reading.problem)
-    ends, problem = await _ends(view, topic)
     nodes = sorted({node for part in topic.partitions for node in part.replica_nodes})
-    replicas = await watch.catalogue.replicas(places_of(topic), nodes)
+    (ends, problem), replicas, settings = await asyncio.gather(
+        _ends(view, topic),
+        watch.catalogue.replicas(places_of(topic), nodes),
+        watch.catalogue.settings.read(name),
+    )
     rows = [
         _row(name, part, ends, replicas)
         for part in sorted(topic.partitions, key=lambda part: part.partition_index)
     ]
-    settings = await watch.catalogue.settings.read(name)
     model = {
         "name": name,
         "is_internal": topic.is_internal,

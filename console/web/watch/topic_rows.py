@@ -5,6 +5,7 @@ Source: docs/spec/console.md §2.3 (topics: offsets and bytes for visible rows o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -48,9 +49,11 @@ class TopicMeter:
         places = [place for name in there for place in places_of(topics[name])]
         if len(places) > PARTITIONS_MOST:
             return {name: TopicRow() for name in there}
-        starts = await look_up(self._cluster, places, EARLIEST)
-        ends = await look_up(self._cluster, places, LATEST)
-        sizes = await self._leader_bytes([topics[name] for name in there], places)
+        starts, ends, sizes = await asyncio.gather(
+            look_up(self._cluster, places, EARLIEST),
+            look_up(self._cluster, places, LATEST),
+            self._leader_bytes([topics[name] for name in there], places),
+        )
         turns = Turns()
         found: dict[str, TopicRow | Exception] = {}
         for name in there:
