@@ -4,6 +4,7 @@
     nodes/node-1/ ...       server.properties, keystore.pem, truststore.pem, data/
     zookeeper/              jaas.conf, keystore.pem, truststore.pem
     tools/                  zookeeper.properties, truststore.pem: for commands that write ZooKeeper
+    console/                console.properties, keystore.pem, truststore.pem: for the web console
     users/NAME.password     what `barnabas security users` gives to ZooKeeper
     clients/NAME/           one file of settings for each family of clients, truststore.pem
     clients/NAME/certificate/   the same with a certificate in place of the password, keystore.pem
@@ -52,6 +53,7 @@ def write_cluster(directory: Path, plan: ClusterPlan) -> FileSet:
         folder = directory / "nodes" / node.name
         _write_node(folder, plan, node, authority, _secrets(secret, login), files)
     _write_tools(directory, plan, authority, login, files)
+    _write_console(directory / "console", plan, authority, files)
     for user in plan.users:
         _write_user(directory, plan, user, authority, files)
     return files
@@ -111,6 +113,20 @@ def _write_tools(
         "zookeeper.jaas.config": client_jaas(login),
     }
     files.write(path, "# barnabas users, security users, zookeeper secure\n" + properties(settings))
+
+
+def _write_console(folder: Path, plan: ClusterPlan, authority: Authority, files: FileSet) -> None:
+    """What it shows to browsers, and how it reaches nodes; whoever logs in brings the password."""
+    hosts = ["console", "localhost", "127.0.0.1", *plan.names]
+    _write_stores(folder, "console", hosts, plan.days, authority, files)
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": MECHANISM,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(plan.folder(folder) / TRUSTSTORE),
+    }
+    text = "# barnabas console --auth sasl --command-config\n" + properties(settings)
+    files.write(folder / "console.properties", text)
 
 
 def _write_user(

@@ -33,7 +33,8 @@ def renew(directory: Path, names: Sequence[str], days: int) -> list[Path]:
 
 def _keystores(directory: Path) -> dict[str, Path]:
     """By the name that they are chosen by."""
-    machines = [*directory.glob(f"nodes/*/{KEYSTORE}"), directory / "zookeeper" / KEYSTORE]
+    others = [directory / name / KEYSTORE for name in ("zookeeper", "console")]
+    machines = [*directory.glob(f"nodes/*/{KEYSTORE}"), *others]
     found = {path.parent.name: path for path in sorted(machines) if path.exists()}
     for path in sorted(directory.glob(f"clients/*/{CERTIFICATE_FOLDER}/{KEYSTORE}")):
         found[f"clients/{path.parent.parent.name}"] = path

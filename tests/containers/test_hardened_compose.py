@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -16,6 +19,7 @@ from barnabas.broker.settings.node_config import load
 from barnabas.broker.settings.properties import from_environment, parse_properties
 from barnabas.broker.settings.security_review import Grade, settings_review
 from barnabas.console.__main__ import main
+from barnabas.console.commands import console as console_command
 from barnabas.console.development.ports import free_ports
 from tests.containers.compose import REPOSITORY, Compose, services
 from tests.harness.secured_zookeeper import require_sasl
@@ -71,10 +75,34 @@ def test_nothing_is_open_in_what_a_node_is_given(tmp_path: Path, name: str) -> N
     assert [one for one in settings_review(config) if one.grade is Grade.OPEN] == []
 
 
+def test_the_console_speaks_tls_and_knows_no_password_of_the_cluster(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    init(made, PORTS)
+    command = [
+        word.replace(INSIDE, str(made / "console")).replace("${BARNABAS_PORT_CONSOLE:-9443}", "0")
+        for word in services(FILE)["console"]["command"][1:]
+    ]
+    parser = argparse.ArgumentParser()
+    console_command.add_arguments(parser)
+    settings = console_command._settings(parser.parse_args(command))
+    assert settings.auth == "sasl"
+    assert settings.is_secure
+    assert settings.allows_host("localhost:9443")
+    assert settings.certificate is not None
+    ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(settings.certificate)
+    passwords = [path.read_text().strip() for path in (made / "users").iterdir()]
+    passwords += [path.read_text().strip() for path in (made / "secrets").iterdir()]
+    given = "".join(path.read_text() for path in (made / "console").iterdir())
+    assert passwords
+    assert not [password for password in passwords if password in given]
+
+
 @dataclass
 class Hardened:
     compose: Compose
     made: Path
+    console: int
+    """Its port."""
 
     def librdkafka(self, user: str) -> dict[str, Any]:
         text = (self.made / "clients" / user / "librdkafka.properties").read_text()
@@ -86,7 +114,8 @@ class Hardened:
 def hardened(image: str, tmp_path: Path) -> Iterator[Hardened]:
     """Up and healthy, with its users."""
     require_sasl()
-    ports = dict(zip(NODES, free_ports(len(NODES)), strict=True))
+    *of_nodes, console = free_ports(len(NODES) + 1)
+    ports = dict(zip(NODES, of_nodes, strict=True))
     made = tmp_path / "made"
     init(made, ports)
     for path in (made, *made.rglob("*")):
@@ -95,14 +124,32 @@ def hardened(image: str, tmp_path: Path) -> Iterator[Hardened]:
         f"BARNABAS_PORT_{name.upper().replace('-', '_')}": str(port) for name, port in ports.items()
     }
     variables |= {"BARNABAS_IMAGE": image, "BARNABAS_SECURED": str(made)}
+    variables["BARNABAS_PORT_CONSOLE"] = str(console)
     compose = Compose(FILE, variables)
     try:
         compose.run("up", "--detach", "--wait", "--no-build", "zookeeper")
         compose.run("run", "--rm", "tools", "security", "users", "/secured")
         compose.run("up", "--detach", "--wait", "--no-build")
-        yield Hardened(compose, made)
+        yield Hardened(compose, made, console)
     finally:
         compose.down()
+
+
+def console_shows_what_alice_may_see(hardened: Hardened) -> None:
+    """She logs in over TLS with her own password, and nobody with another one."""
+    trust = ssl.create_default_context(cafile=str(hardened.made / "console" / "truststore.pem"))
+    base = f"https://localhost:{hardened.console}"
+    password = (hardened.made / "users" / "alice.password").read_text().strip()
+    with httpx.Client(base_url=base, verify=trust, headers={"origin": base}) as browser:
+        wrong = browser.post("/login", data={"username": "alice", "password": "no"})
+        assert wrong.status_code == 401, wrong.text
+        asked = browser.post("/login", data={"username": "alice", "password": password})
+        assert asked.status_code == 303, asked.text
+        shown = browser.get("/topics.json").json()["topics"]
+        assert [topic["name"] for topic in shown] == ["orders"]
+        assert shown[0]["records"] == RECORDS
+        group = browser.get("/group.json?name=billing").json()
+        assert sum(row["committed"] for row in group["partitions"]) == RECORDS
 
 
 @pytest.mark.nightly
@@ -130,12 +177,13 @@ def test_a_user_with_least_rights_reads_and_commits_and_a_stranger_gets_nothing(
         found += 1
     consumer.commit(asynchronous=False)
     consumer.close()
+    console_shows_what_alice_may_see(hardened)
     stranger = hardened.librdkafka("alice") | {"sasl.password": "wrong"}
     with pytest.raises(KafkaException):
         AdminClient(stranger).list_topics(timeout=5)
     tool = ("--command-config", "/secured/tools/zookeeper.properties")
     said = hardened.compose.run("run", "--rm", "tools", "zookeeper", "secure", *tool)
     assert "znodes are as they should be" in said
-    for node in NODES:
+    for node in (*NODES, "console"):
         written = hardened.compose.run("exec", node, "sh", "-c", "touch /etc/x || echo refused")
         assert "refused" in written

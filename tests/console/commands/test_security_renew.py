@@ -92,7 +92,7 @@ def test_certificates_of_users_are_renewed_too(tmp_path: Path) -> None:
     assert main(["security", "renew", str(folder)]) == 0
     changed = {path for path in before if path.read_bytes() != before[path]}
     assert {path.name for path in changed} == {"keystore.pem"}
-    assert len(changed) == 5  # two nodes, ZooKeeper, two users
+    assert len(changed) == 6  # two nodes, ZooKeeper, the web console, two users
 
 
 @pytest.mark.parametrize(
