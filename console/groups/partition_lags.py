@@ -32,10 +32,9 @@ from barnabas.coordinator.group_health import (
 )
 from barnabas.coordinator.lag import Lag, lag_of, seconds_behind, unread_from
 
-_RECENT_MS: Final = BURROW.commits * END_EVERY_MS
+from .unread_times import Place, UnreadTimes
 
-Place = tuple[str, TopicPartition]
-"""A group and a partition of it."""
+_RECENT_MS: Final = BURROW.commits * END_EVERY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +100,15 @@ async def partition_lags(
 
 
 async def lags_of_groups(
-    admin: Admin, groups: Sequence[GroupDescription], histories: Mapping[str, History]
+    admin: Admin,
+    groups: Sequence[GroupDescription],
+    histories: Mapping[str, History],
+    unread: UnreadTimes | None = None,
 ) -> dict[str, list[PartitionLag] | KafkaError]:
     """As :func:`partition_lags` of each group, with a few questions for all of them.
 
-    What cannot be had of one group is told in its stead. Raises KafkaError.
+    ``unread`` is for who asks again. What cannot be had of one group is told in its stead. Raises
+    KafkaError.
     """
     failed: dict[str, list[PartitionLag] | KafkaError] = {}
     committed = {}
@@ -127,7 +130,7 @@ async def lags_of_groups(
     for one in read:
         rows[one.group] = progress_of(one, committed[one.group], starts, ends)
         await turns.pause()
-    return {**failed, **await _standing(admin, rows, histories, _wall_clock_ms)}
+    return {**failed, **await _standing(admin, rows, histories, _wall_clock_ms, unread)}
 
 
 @dataclass(slots=True)
@@ -146,6 +149,7 @@ async def _standing(
     rows: Mapping[str, Sequence[Progress]],
     histories: Mapping[str, History],
     now_ms: Callable[[], int],
+    known: UnreadTimes | None = None,
 ) -> dict[str, list[PartitionLag]]:
     now = now_ms()
     turns = Turns()
@@ -154,13 +158,14 @@ async def _standing(
         _add_questions(asked, group, of_group, histories.get(group), now)
         await turns.pause()
     unread, ends = await asyncio.gather(
-        _first_unread(admin, asked.unread), _ends_then(admin, asked.commits, now)
+        _first_unread(admin, asked.unread, known or UnreadTimes()),
+        _ends_then(admin, asked.commits, now),
     )
     found = {}
     for group, of_group in rows.items():
-        known = histories.get(group)
+        is_judged = group in histories
         found[group] = [
-            _partition_lag(row, (group, _place(row)), asked, known is not None, unread, ends, now)
+            _partition_lag(row, (group, _place(row)), asked, is_judged, unread, ends, now)
             for row in of_group
         ]
         await turns.pause()
@@ -205,13 +210,17 @@ def _partition_lag(
 
 
 async def _first_unread(
-    admin: Admin, asked: Mapping[Place, UnreadRange]
+    admin: Admin, asked: Mapping[Place, UnreadRange], known: UnreadTimes
 ) -> dict[Place, int | None]:
     """A partition that groups read from different offsets on is asked for once for each."""
     by_range: dict[tuple[TopicPartition, UnreadRange], list[str]] = defaultdict(list)
-    for (group, place), unread in asked.items():
-        by_range[place, unread].append(group)
     found: dict[Place, int | None] = {}
+    for (group, place), unread in asked.items():
+        time_ms = known.of((group, place), unread.start)
+        if time_ms is None:
+            by_range[place, unread].append(group)
+        else:
+            found[group, place] = time_ms
     while by_range:
         ranges: dict[TopicPartition, UnreadRange] = {}
         for place, unread in by_range:
@@ -221,6 +230,7 @@ async def _first_unread(
             for group in by_range.pop((place, unread)):
                 if place in times:
                     found[group, place] = times[place]
+                    known.note((group, place), unread.start, times[place])
     return found
 
 

@@ -120,7 +120,7 @@ class ClusterWatch:
         return await standing_of(self.admin, group, histories.get(name))
 
     async def _group_rows(self, names: Sequence[str]) -> Mapping[str, GroupRow | Exception | None]:
-        return await rows_of_groups(self.admin, names, {})
+        return await rows_of_groups(self.admin, names, {}, self.survey.unread)
 
     async def _events(self) -> list[ClusterEvent]:
         """The latest events, the newest first, each once."""

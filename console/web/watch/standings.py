@@ -23,6 +23,7 @@ from barnabas.console.groups.partition_lags import (
     lags_of_groups,
     partition_lags,
 )
+from barnabas.console.groups.unread_times import UnreadTimes
 from barnabas.coordinator.group_health import Verdict, evaluate_group
 
 from .reading import now_ms
@@ -124,12 +125,12 @@ async def standing_of(admin: Admin, group: GroupDescription, history: History | 
 
 
 async def rows_of_groups(
-    admin: Admin, names: Sequence[str], histories: Mapping[str, History]
+    admin: Admin, names: Sequence[str], histories: Mapping[str, History], unread: UnreadTimes
 ) -> dict[str, GroupRow | KafkaError | None]:
     """How groups stand now, asked together; None for one that does not exist. Raises KafkaError."""
     described = await BulkGroupAdmin(admin).describe(names)
     groups = [one for one in described.values() if not isinstance(one, KafkaError) and one.exists]
-    lags = await lags_of_groups(admin, groups, histories)
+    lags = await lags_of_groups(admin, groups, histories, unread)
     turns = Turns()
     found: dict[str, GroupRow | KafkaError | None] = {
         name: one if isinstance(one, KafkaError) else None for name, one in described.items()

@@ -19,6 +19,7 @@ from typing import Final
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.commit_history import OFFSETS_TOPIC, History, read_histories
 from barnabas.client.errors import KafkaError
+from barnabas.console.groups.unread_times import UnreadTimes
 from barnabas.coordinator.group_health import BURROW
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
@@ -52,6 +53,7 @@ class Survey:
         self.rows: dict[str, GroupRow] = {}
         self.readers: dict[str, set[str]] = {}
         """Which groups read each topic: never a question for each topic."""
+        self.unread = UnreadTimes()
         self.version = 0
         """Another one whenever rows were changed."""
         self.problem: Problem | None = None
@@ -128,7 +130,9 @@ class Survey:
         return packs
 
     async def _survey_groups(self, names: Sequence[str], histories: dict[str, History]) -> None:
-        for name, found in (await rows_of_groups(self._admin, names, histories)).items():
+        for name, found in (
+            await rows_of_groups(self._admin, names, histories, self.unread)
+        ).items():
             if isinstance(found, KafkaError):
                 log.debug("a group was left out of the sweep: %s", found)
             else:

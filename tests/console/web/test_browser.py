@@ -96,15 +96,19 @@ def cookies(chrome: Browser, console: str) -> Any:
         return window.page.context.cookies()
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_reads_without_scripts(
-    chrome: Browser, console: str, cookies: Any, page: str
-) -> None:
+@pytest.fixture(scope="module")
+def plain(chrome: Browser, cookies: Any) -> Iterator[Window]:
+    """A window for all pages in turn: to open one takes longer than to load a page."""
     with chrome.window(runs_scripts=False, cookies=cookies) as window:
-        answer = window.open(base_of(console) + path_of(page, NAMED))
-        assert answer.status == (404 if page in OF_THE_SESSION else 200)
-        assert window.page.locator("h1").count() == 1
-        assert len(window.text()) > 100
+        yield window
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_reads_without_scripts(plain: Window, console: str, page: str) -> None:
+    answer = plain.open(base_of(console) + path_of(page, NAMED))
+    assert answer.status == (404 if page in OF_THE_SESSION else 200)
+    assert plain.page.locator("h1").count() == 1
+    assert len(plain.text()) > 100
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import AsyncIterator
-from dataclasses import replace
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import quote_plus
 
 import pytest
+import pytest_asyncio
 from starlette.routing import Route
 
 from barnabas.client import Producer
@@ -21,21 +24,26 @@ from barnabas.client.admin.descriptions import Committed, NewTopic
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.web import app
-from barnabas.console.web.page import Page, View
+from barnabas.console.web.page import Page, PageFunction, View
 from barnabas.console.web.pages.registry import PAGES
 from barnabas.console.web.security import CSP, HEALTH_PATH, SESSION_PATHS
 from tests.harness.deployments import Deployment
-from tests.harness.web_console import FORM, NOWHERE, Reader, reader_of, seen
+from tests.harness.web_console import FORM, NOWHERE, QUICK, Reader, reader_of, seen
 from tests.harness.web_pages import OF_THE_CONSOLE, OF_THE_SESSION, path_of
 
 MARKUP: Final = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}"
 SECRET: Final = "correct-horse-battery"
 
 
-@pytest.fixture
-async def named(cluster: Deployment, topic: str, group: str) -> dict[str, str]:
+ONE_LOOP: Final = pytest.mark.asyncio(loop_scope="module")
+"""Tests that ask one console, with one topic and one change to show: these take longest to make."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def named(cluster: Deployment) -> dict[str, str]:
     """A topic with a record, and a group whose name is markup."""
-    group = group + MARKUP
+    mark = uuid.uuid4().hex[:12]
+    topic, group = f"topic-{mark}", f"group-{mark}{MARKUP}"
     async with Admin.of(cluster.bootstrap) as admin:
         await admin.create_topics([NewTopic(name=topic, partitions=2)])
         async with Producer(cluster.bootstrap) as producer:
@@ -46,6 +54,39 @@ async def named(cluster: Deployment, topic: str, group: str) -> dict[str, str]:
         "topic": topic, "group": quote_plus(group), "raw_group": group, "change": "none",
         "done": "none", "count": "3",
     }  # fmt: skip
+
+
+class Hostile:
+    """Pages whose every text is markup while :meth:`texts` says so."""
+
+    def __init__(self) -> None:
+        self._is_on = False
+
+    def of(self, page: PageFunction) -> PageFunction:
+        """The same page, but for its texts."""
+
+        async def hostile(view: View) -> Page:
+            found = await page(view)
+            if not self._is_on:
+                return found
+            return replace(found, model=marked(found.model), title=MARKUP)
+
+        return hostile
+
+    @contextmanager
+    def texts(self) -> Iterator[None]:
+        """Meanwhile."""
+        self._is_on = True
+        yield
+        self._is_on = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Somebody who has changed something, and what may turn the pages that he sees into markup."""
+
+    reader: Reader
+    hostile: Hostile
 
 
 async def change_something(reader: Reader, named: dict[str, str]) -> None:
@@ -63,13 +104,26 @@ async def change_something(reader: Reader, named: dict[str, str]) -> None:
     named["done"] = done.headers["location"].rpartition("=")[2]
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shown(cluster: Deployment, named: dict[str, str]) -> AsyncIterator[Shown]:
+    hostile = Hostile()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(app, "PAGES", {path: hostile.of(page) for path, page in PAGES.items()})
+        opened = reader_of(cluster.bootstrap)
+        reader = await opened.__aenter__()
+    try:
+        await change_something(reader, named)
+        yield Shown(reader, hostile)
+    finally:
+        await opened.__aexit__(None, None, None)
+
+
 @pytest.fixture
-async def reader(cluster: Deployment, named: dict[str, str]) -> AsyncIterator[Reader]:
-    async with reader_of(cluster.bootstrap) as made:
-        await change_something(made, named)
-        yield made
+def reader(shown: Shown) -> Reader:
+    return shown.reader
 
 
+@ONE_LOOP
 @pytest.mark.parametrize("page", PAGES)
 async def test_a_page_reads_without_javascript_and_lets_the_browser_load_nothing_else(
     reader: Reader, named: dict[str, str], page: str
@@ -90,6 +144,7 @@ async def test_a_page_reads_without_javascript_and_lets_the_browser_load_nothing
         assert not bad, (tag, bad)
 
 
+@ONE_LOOP
 @pytest.mark.parametrize("page", PAGES)
 async def test_a_page_answers_as_json_and_as_csv(
     reader: Reader, named: dict[str, str], page: str
@@ -114,21 +169,14 @@ async def test_nobody_sees_a_page_who_has_not_logged_in(page: str) -> None:
         assert (await stranger.get(f"{page}.csv")).status_code == 401
 
 
+@ONE_LOOP
 @pytest.mark.parametrize("page", PAGES)
 async def test_markup_in_whatever_is_shown_stays_text(
-    cluster: Deployment, named: dict[str, str], page: str, monkeypatch: pytest.MonkeyPatch
+    shown: Shown, named: dict[str, str], page: str
 ) -> None:
     """Every text of the model is replaced by markup: whichever may come from a client one day."""
-
-    async def hostile(view: View) -> Page:
-        found = await PAGES[page](view)
-        return replace(found, model=marked(found.model), title=MARKUP)
-
-    monkeypatch.setattr(app, "PAGES", {**PAGES, page: hostile})
-    async with reader_of(cluster.bootstrap) as reader:
-        if page in OF_THE_SESSION:
-            await change_something(reader, named)
-        answer = await reader.get(path_of(page, named))
+    with shown.hostile.texts():
+        answer = await shown.reader.get(path_of(page, named))
     assert answer.status_code == 200, answer.text
     assert "<script>alert" not in answer.text
     assert "<img src=x" not in answer.text
@@ -147,6 +195,7 @@ def marked(value: Any) -> Any:
     return value
 
 
+@ONE_LOOP
 async def test_a_group_named_by_markup_is_shown_and_led_to(
     reader: Reader, named: dict[str, str]
 ) -> None:
@@ -264,7 +313,7 @@ async def test_a_failure_of_ours_is_answered_with_all_headers_and_without_its_re
 
 
 async def test_a_cluster_that_nobody_answers_for_leaves_no_page_blank() -> None:
-    async with reader_of(NOWHERE) as reader:
+    async with reader_of(NOWHERE, config=replace(QUICK, api_timeout_ms=500)) as reader:
         for page in PAGES:
             if page in (*OF_THE_SESSION, *OF_THE_CONSOLE):
                 continue

@@ -15,6 +15,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.commit_history import History
 from barnabas.client.cluster import AnswerMemory, TopicPartition
 from barnabas.console.groups.partition_lags import lags_of_groups, partition_lags
+from barnabas.console.groups.unread_times import UnreadTimes
 from barnabas.console.web.answers import Answers
 from barnabas.console.web.watch import survey as sweep
 from barnabas.console.web.watch.cluster_watch import ClusterWatch
@@ -90,11 +91,11 @@ async def test_a_sweep_rests_in_the_middle_of_a_round_when_nobody_looks_any_more
     seen: list[int] = []
     asked = asyncio.Event()
 
-    async def noted(admin: Admin, names: Sequence[str], histories: Any) -> Any:
+    async def noted(admin: Admin, names: Sequence[str], *others: Any) -> Any:
         seen.append(len(names))
         monkeypatch.setattr(sweep, "LOOKED_AT_S", -1.0)  # and they all went away
         asked.set()
-        return await rows_of_groups(admin, names, histories)
+        return await rows_of_groups(admin, names, *others)
 
     monkeypatch.setattr(sweep, "rows_of_groups", noted)
     survey.look()
@@ -149,6 +150,35 @@ async def test_what_is_known_of_many_groups_is_what_is_known_of_each(paper: Pape
                 (row.progress, row.lag, row.verdict) for row in alone
             ]
             assert all(row.seconds is not None for row in found), "two groups read one topic"
+
+
+async def test_a_group_that_stays_where_it_is_has_its_oldest_unread_record_looked_up_once(
+    paper: PaperCluster,
+) -> None:
+    known = UnreadTimes()
+    async with Admin.of(paper.bootstrap) as admin:
+        groups = [await admin.describe_group(group_name(number)) for number in range(3)]
+        first = await lags_of_groups(admin, groups, {}, known)
+        fetches = paper.asked[ApiKey.FETCH]
+        again = await lags_of_groups(admin, groups, {}, known)
+        assert paper.asked[ApiKey.FETCH] == fetches
+        for name, rows in first.items():
+            assert isinstance(rows, list)
+            assert [row.lag for row in rows] == [row.lag for row in again[name]]  # type: ignore[union-attr]  # a list as well
+
+
+def test_a_time_of_an_unread_record_is_forgotten_where_it_may_be_another() -> None:
+    now = 0.0
+    place = ("g", TopicPartition("t", 0))
+    known = UnreadTimes(clock=lambda: now)
+    known.note(place, 5, 1_000)
+    assert known.of(place, 5) == 1_000
+    assert known.of(place, 6) is None, "the group has moved"
+    now = 601.0
+    assert known.of(place, 5) is None, "compaction may have taken the record"
+    known.note(place, 5, 1_000)
+    known.note(place, 5, None)
+    assert known.of(place, 5) is None, "nothing is there now, but something may come"
 
 
 async def test_an_answer_that_says_what_it_said_is_not_read_again(paper: PaperCluster) -> None:
