@@ -38,7 +38,6 @@ COMPILED_MODULES: Final = (
     "barnabas.coordinator.offset_fetch",
     "barnabas.coordinator.offsets",
     "barnabas.coordinator.offsets_journal",
-    "barnabas.protocol.codec.primitives",
     "barnabas.protocol.codec.rows",
     "barnabas.protocol.frame",
     "barnabas.protocol.records.builder",
