@@ -99,6 +99,17 @@ def test_an_unfinished_thought_names_its_issue() -> None:
     assert problems(rule) == []
 
 
+def test_no_test_waits_without_end_for_a_child_when_it_fails() -> None:
+    """So does ``Popen`` as a context: say tests.harness.child.Child."""
+
+    def rule(source: Source) -> Iterator[str]:
+        is_test = source.path.is_relative_to(ROOT / "tests") and source.path != Path(__file__)
+        if is_test and re.search(r"^\s*with .*\bPopen\(", source.text, re.MULTILINE):
+            yield "with Popen(...)"
+
+    assert problems(rule) == []
+
+
 def test_the_import_package_links_to_every_folder_of_ours() -> None:
     for folder in PACKAGES:
         if (ROOT / folder).is_dir():

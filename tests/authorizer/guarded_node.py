@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -158,7 +158,7 @@ DENIALS: Final = frozenset({29, 30, 31, 53})
 
 def codes(answer: Any) -> list[int]:
     """Every error code in an answer, however deep."""
-    if isinstance(answer, list | tuple):
+    if isinstance(answer, Sequence) and not isinstance(answer, str | bytes):
         return [code for one in answer for code in codes(one)]
     try:
         fields = schema_of(type(answer)).fields

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.child import Child
+
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_start_that_waits_for_zookeeper_is_broken_off_by_a_signal(
@@ -24,7 +26,7 @@ def test_a_start_that_waits_for_zookeeper_is_broken_off_by_a_signal(
         }
         words = [word for item in settings.items() for word in ("--set", "=".join(item))]
         argv = [sys.executable, "-m", "barnabas.broker", *words]
-        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as node:
+        with Child(argv, stderr=subprocess.PIPE, text=True) as node:
             silent.accept()[0].close()
             node.send_signal(number)
             _, said = node.communicate(timeout=180)

@@ -49,6 +49,10 @@ def test_every_node_tells_who_it_is_and_how_it_stands(cluster: Cluster) -> None:
         lambda: all(asked(cluster, node, "/status")["lease"]["holds"] for node in (1, 2, 3)),
         what="all nodes hold their leases",
     )
+    eventually(
+        lambda: all(len(asked(cluster, node, "/status")["peers"]) == 2 for node in (1, 2, 3)),
+        what="every node has heard the others",
+    )
     found = {node: asked(cluster, node, "/status") for node in (1, 2, 3)}
     for node, status in found.items():
         assert status["version"] == 1

@@ -40,6 +40,7 @@ DEFAULTS = {
     "group.consumer.assignors": ("uniform", "range"),
     "group.consumer.migration.policy": "bidirectional",
     "group.consumer.regex.refresh.interval.ms": 600_000,
+    "group.consumer.reconciliation.heartbeat.interval.ms": 0,
 }
 
 

@@ -41,6 +41,7 @@ from barnabas.protocol.records.validate import InvalidRecords, ProduceRules
 from tests.handlers import test_fetch, test_produce
 from tests.handlers.coordinators import judging
 from tests.handlers.peer import answered, call, over_the_wire
+from tests.harness.child import Child
 from tests.harness.waiting import eventually
 from tests.replication.logs import NOW_MS, a_batch, lead, turns
 
@@ -303,7 +304,7 @@ def test_the_process_ends_with_the_node_however_it_dies() -> None:
         "    asyncio.run(run())\n"
     )
     root = Path(__file__).parents[2]
-    with subprocess.Popen(
+    with Child(
         [sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE, text=True
     ) as node:
         assert node.stdout is not None

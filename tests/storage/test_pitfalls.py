@@ -18,6 +18,7 @@ import pytest
 from barnabas.broker.storage.checkpoints import RECOVERY_POINTS, read_offsets
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.protocol.errors import ErrorCode, Refused
+from tests.harness.child import Child
 from tests.storage.log_harness import LogHarness, batch, offsets_of, read_all
 
 HERE = Path(__file__).parent
@@ -159,7 +160,7 @@ while True:
 @pytest.mark.parametrize("turn", range(4))
 def test_a_checkpoint_is_old_or_new_after_kill_9_never_a_mix(tmp_path: Path, turn: int) -> None:
     command = [sys.executable, "-c", WRITER, str(tmp_path)]
-    with subprocess.Popen(command, cwd=HERE.parents[1], stdout=subprocess.PIPE) as writer:
+    with Child(command, cwd=HERE.parents[1], stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()
         for _ in range(turn * 30):

@@ -24,6 +24,7 @@ from barnabas.console.__main__ import main
 from barnabas.console.web.pages.registry import PAGES
 from tests.harness.axe import axe, violations
 from tests.harness.browser import NARROW, Browser, Window, browser, chromium
+from tests.harness.child import Child
 from tests.harness.deployments import Deployment, create_topic
 from tests.harness.own_client import Own
 from tests.harness.waiting import eventually
@@ -76,7 +77,7 @@ def console(filled: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Ite
     command = [sys.executable, "-m", "barnabas.console", "console", "--json"]
     command += ["--bootstrap", filled.bootstrap, "--listen", "127.0.0.1:0"]
     command += ["--undo-directory", str(tmp_path_factory.mktemp("undo"))]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+    with Child(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         yield json.loads(running.stdout.readline())["url"]
         running.terminate()
@@ -185,7 +186,7 @@ def test_what_is_written_from_now_on_appears_by_itself(
     with chrome.window(cookies=cookies) as window:
         window.open(f"{base_of(console)}/records?topic={LIVE}&from=live")
         window.page.wait_for_selector("text=What is written from now on appears at the top")
-        with subprocess.Popen(
+        with Child(
             [sys.executable, "-m", "barnabas.console", "produce", LIVE, "written <i>now</i>",
              "--bootstrap", filled.bootstrap]
         ) as sender:  # fmt: skip

@@ -18,6 +18,7 @@ import pytest
 
 from barnabas.console.__main__ import main
 from barnabas.console.development.ports import free_ports
+from tests.harness.child import Child
 from tests.harness.deployments import Deployment
 from tests.harness.waiting import await_process_end
 
@@ -40,7 +41,7 @@ def line_with(stream: IO[str], pattern: re.Pattern[str]) -> re.Match[str]:
 
 def test_the_printed_url_opens_the_console_and_a_signal_ends_it(cluster: Deployment) -> None:
     words = ["console", "--bootstrap", cluster.bootstrap, "--listen", "127.0.0.1:0", "--json"]
-    with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, text=True) as console:
+    with Child([*COMMAND, *words], stdout=subprocess.PIPE, text=True) as console:
         assert console.stdout is not None
         told = json.loads(console.stdout.readline())
         assert "<h1>Overview</h1>" in open_page(told["url"])
@@ -50,7 +51,7 @@ def test_the_printed_url_opens_the_console_and_a_signal_ends_it(cluster: Deploym
 
 def test_up_starts_a_console_tells_its_url_once_and_ends_it() -> None:
     (port,) = free_ports(1)
-    with subprocess.Popen(
+    with Child(
         [*COMMAND, "up", "-n", "1", "--port", str(port)], stderr=subprocess.PIPE, text=True,
         stdout=subprocess.DEVNULL,
     ) as up:  # fmt: skip

@@ -28,6 +28,7 @@ from barnabas.console.web.records.matching import ShownRecord, matcher_of
 from barnabas.console.web.records.scan import Question
 from barnabas.console.web.records.tail import Tail
 from barnabas.console.web.streams import STREAMS_MOST, Streams
+from tests.harness.child import Child
 from tests.harness.deployments import Deployment
 from tests.harness.web_console import NOWHERE, reader_of
 
@@ -143,9 +144,7 @@ def test_a_console_with_an_open_stream_ends_at_once(cluster: Deployment, topic: 
     command += ["--bootstrap", cluster.bootstrap, "--listen", "127.0.0.1:0"]
     with SyncProducer(cluster.bootstrap) as producer:
         producer.send(topic, b"makes the topic")
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as console:
+        with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as console:
             assert console.stdout is not None
             assert console.stderr is not None
             base = json.loads(console.stdout.readline())["url"]

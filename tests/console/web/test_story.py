@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.harness.browser import Browser, browser, chromium
+from tests.harness.child import Child
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.browser
@@ -36,9 +37,7 @@ def demo() -> Iterator[Demo]:
     chromium()
     command = [sys.executable, "-m", "barnabas.console", "up", "--port", "0", "--demo"]
     told = ""
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as up:
+    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as up:
         assert up.stdout is not None
         try:
             while not ("token=" in told and "kill -9" in told):

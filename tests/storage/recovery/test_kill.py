@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from tests.harness.child import Child
 from tests.storage.log_harness import batch, manager, offsets_of, read_all
 from tests.storage.simulated import in_simulated_time
 
@@ -34,7 +35,7 @@ asyncio.run(main())
 def killed_writer(directory: Path, acknowledgements: int) -> int:
     """The last offset a writer was told of before it was killed."""
     command = [sys.executable, "-c", WRITER, str(directory)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
+    with Child(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         lines = [writer.stdout.readline() for _ in range(acknowledgements)]
         writer.kill()
