@@ -42,7 +42,7 @@ quick: $(READY)            ## unit and model tests alone (tests/quick.txt): what
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(SLOWEST) $$(sed -n 's/^!/--ignore=/p; /^tests/p' tests/quick.txt)
 
 test-all: $(READY)         ## the same in development mode, one after the other, with all that takes long
-	$(BIN)/python -X dev -m pytest -m "nightly or not nightly" $(TESTS)
+	$(BIN)/python -X dev -m pytest -m "nightly or not nightly" --hypothesis-profile=searching $(TESTS)
 
 soak:                      ## `make test` three times in a row in a fresh clone, beside stress-ng
 	tests/soak.sh

@@ -349,6 +349,11 @@ class SegmentIndexes:
     def _save(self, path: Path, keep_bytes: int, data: bytes) -> None:
         file = self._files.open_append(path)
         try:
+            if file.size < keep_bytes:
+                # The log was emptied while this flush was under way, and the file that held so much
+                # has another name: an index that begins with zeros is worse than none.
+                self._files.unlink(path)
+                return
             if file.size != keep_bytes:
                 file.truncate(keep_bytes)
             if data:

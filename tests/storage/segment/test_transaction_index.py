@@ -140,3 +140,17 @@ def test_the_search_ends_where_nothing_behind_can_reach_into_the_range(tmp_path:
     assert list(aborted_transactions([one, unread], 0, 5)) == [FIRST]
     one.retire()
     unread.retire()
+
+
+def test_an_index_whose_segment_left_the_log_under_a_flush_leaves_no_file_of_zeros(
+    tmp_path: Path,
+) -> None:
+    segment = segment_in(tmp_path)
+    segment.indexes.offsets.add(5, 100)
+    save(segment)
+    segment.indexes.offsets.add(9, 200)
+    _, write, _ = segment.prepare_sync()
+    path = segment.path(".index")
+    path.rename(path.with_suffix(".index.deleted"))  # as when the log is emptied meanwhile
+    write()
+    assert not path.exists()
