@@ -54,8 +54,10 @@ WORKERS_MAX: Final = 8
 settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """How long an example takes says more about the machine than about us."""
 settings.register_profile("unhurried", settings.get_profile("searching"), derandomize=True)
-"""The same examples in every run: a change is not refused for what was there before it. New ones are
-looked for at night (`make test-all`)."""
+"""The same examples in every run: a change is not refused for what was there before it.
+
+New ones are looked for at night (`make test-all`).
+"""
 settings.load_profile("unhurried")
 
 
