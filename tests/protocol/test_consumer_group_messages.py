@@ -1,4 +1,7 @@
-"""The messages of KIP-848 beside bytes written by hand. Source: docs/spec/consumer-groups.md §1."""
+"""The messages of KIP-848 beside bytes written by hand.
+
+Source: docs/spec/consumer-groups.md §1, C7.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of consumer groups of the new protocol. Source: docs/spec/consumer-groups.md §4."""
+"""Records of consumer groups of the new protocol. Source: docs/spec/consumer-groups.md §4, C44."""
 
 from __future__ import annotations
 

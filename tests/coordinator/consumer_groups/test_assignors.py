@@ -1,4 +1,4 @@
-"""The assignors of consumer groups. Source: docs/spec/consumer-groups.md §3."""
+"""The assignors of consumer groups. Source: docs/spec/consumer-groups.md §3, C29, C30."""
 
 from __future__ import annotations
 

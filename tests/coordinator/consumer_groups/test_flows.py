@@ -1,4 +1,7 @@
-"""What members are told while partitions move. Source: docs/spec/consumer-groups.md §7."""
+"""What members are told while partitions move.
+
+Source: docs/spec/consumer-groups.md §2, §7; C19 to C21, C61.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash of a group's topics. Source: docs/spec/consumer-groups.md §6."""
+"""The hash of a group's topics. Source: docs/spec/consumer-groups.md §6, C62."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Expressions of topic names, beside Google's RE2. Source: docs/spec/consumer-groups.md §3.1."""
+"""Expressions of topic names, beside Google's RE2.
+
+Source: docs/spec/consumer-groups.md §3.1, C43.
+"""
 
 from __future__ import annotations
 
