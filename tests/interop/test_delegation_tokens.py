@@ -9,6 +9,7 @@ import asyncio
 import io
 import json
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -150,6 +151,11 @@ def comes_in(cluster: Tokens, config: ClientConfig, port: int) -> bool:
     except AuthenticationFailed:
         return False
     return TOPIC in [topic.name for topic in topics]
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex((LOOPBACK, port)) == 0
 
 
 def is_kept_out(cluster: Tokens, config: ClientConfig, port: int) -> bool:
@@ -369,6 +375,7 @@ def test_a_node_of_kafka_in_the_same_cluster_sees_the_same_tokens(
     first = cluster.ports[0]
     before = cluster.administered(lambda admin: admin.create_delegation_token(), port=first)
     with running(peer):
+        eventually(partial(is_listening, users), what="Kafka opens listeners one after the other")
         eventually(partial(comes_in, cluster, login_of(before, "SCRAM-SHA-256"), users))
         after = cluster.administered(lambda admin: admin.create_delegation_token(), port=first)
         eventually(partial(comes_in, cluster, login_of(after), users))
