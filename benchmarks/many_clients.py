@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
@@ -59,21 +60,9 @@ class _Progress:
 
 
 def _all_at_once(works: Sequence[Callable[[], None]]) -> None:
-    failures: list[BaseException] = []
-
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception as failure:  # noqa: BLE001 - raised below, in the thread that asked
-            failures.append(failure)
-
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    with ThreadPoolExecutor(len(works)) as threads:
+        for done in [threads.submit(work) for work in works]:
+            done.result()
 
 
 def _produce(job: BulkTask, first: int) -> None:

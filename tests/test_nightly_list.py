@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.nightly_list import LIST, NightlyList, entries
+from tests.harness.listed_tests import entries
+from tests.harness.nightly_list import LIST, NightlyList
 
 ROOT = Path(__file__).parents[1]
-LINES = entries(LIST.read_text())
+LINES = entries(LIST)
 
 
 @pytest.mark.parametrize("line", LINES)

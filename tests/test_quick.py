@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.listed_tests import bare, entries
+
 ROOT = Path(__file__).parent.parent
 
 
-def listed(name: str) -> list[str]:
-    """The entries of a list of tests, without its comments."""
-    lines = (ROOT / "tests" / name).read_text().splitlines()
-    return [line.removeprefix("*") for line in lines if line and not line.startswith("#")]
-
-
-QUICK = listed("quick.txt")
+QUICK = entries("quick.txt")
 LEFT_OUT = {ROOT / entry[1:] for entry in QUICK if entry.startswith("!")}
 
 
@@ -37,8 +33,8 @@ def test_every_entry_names_tests_that_exist(entry: str) -> None:
 
 def test_no_test_of_the_list_starts_a_program() -> None:
     """tests/bare.txt has whatever could; a file of a bare folder may use none of its fixtures."""
-    bare = [ROOT / entry for entry in listed("bare.txt")]
+    listed = [ROOT / entry for entry in bare()]
     for path in (file for entry in QUICK if entry[0] != "!" for file in files(entry)):
-        if any(path == entry or entry in path.parents for entry in bare):
+        if any(path == entry or entry in path.parents for entry in listed):
             assert not re.search(r"\bkafka_(cluster|bootstrap|topic|group)\b", path.read_text())
-            assert path not in bare, f"leave out {path.relative_to(ROOT)}"
+            assert path not in listed, f"leave out {path.relative_to(ROOT)}"

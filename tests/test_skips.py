@@ -14,9 +14,9 @@ import pytest
 
 from benchmarks.download_cache import fetched
 from tests.harness import needs
+from tests.harness.listed_tests import bare
 from tests.harness.needs import REMEDY, counted
 from tests.harness.skip_report import table
-from tests.harness.tool_users import SAMPLE
 
 ROOT = Path(__file__).parent.parent
 BARE = ROOT / "tests" / "bare.txt"
@@ -110,8 +110,7 @@ def test_a_fetch_that_breaks_off_leaves_nothing_that_counts_as_the_whole(tmp_pat
 
 
 def test_ci_runs_again_without_tools_whatever_could_use_them() -> None:
-    lines = BARE.read_text().split("\n")
-    listed = [ROOT / line.removeprefix(SAMPLE) for line in lines if line and line[0] != "#"]
+    listed = [ROOT / entry for entry in bare()]
     assert all(path.exists() for path in listed)
     tools = {
         ROOT / "console" / "development" / "java.py",

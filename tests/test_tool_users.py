@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.harness.tool_users import NOTE, ONLY, sampled
+from tests.harness.listed_tests import sampled
+from tests.harness.tool_users import NOTE, ONLY
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = """

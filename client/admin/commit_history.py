@@ -15,10 +15,8 @@ from typing import Final, NamedTuple
 
 from barnabas.client.cluster import Cluster, TopicPartition
 from barnabas.client.consumer.single_fetch import entries, fetch_batches
-from barnabas.client.errors import KafkaError
 from barnabas.client.turns import Turns
 from barnabas.protocol.hashing import group_partition
-from barnabas.protocol.messages import list_offsets
 from barnabas.protocol.offsets_topic import (
     GroupKey,
     OffsetKey,
@@ -31,6 +29,7 @@ from barnabas.protocol.records.record import Record
 from barnabas.protocol.records.walk import Entry
 
 from .admin import Admin
+from .log_ends import ask_leader
 from .rebalance_history import (
     CLASSIC_KEYS,
     EPOCH_KEYS,
@@ -245,29 +244,5 @@ async def ends_at(
 async def _looked_up(
     cluster: Cluster, leader: int, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    topics: dict[str, list[list_offsets.Partition]] = defaultdict(list)
-    for topic_partition, time in times.items():
-        topics[topic_partition.topic].append(
-            list_offsets.Partition(
-                partition_index=topic_partition.partition, timestamp=max(0, time)
-            )
-        )
-    request = list_offsets.ListOffsetsRequest(
-        replica_id=-1,
-        topics=[
-            list_offsets.Topic(name=name, partitions=partitions)
-            for name, partitions in topics.items()
-        ],
-    )
-    try:
-        answer = await cluster.ask(leader, request)
-    except KafkaError as error:
-        if not error.retriable:
-            raise
-        return {}
-    return {
-        TopicPartition(topic.name, partition.partition_index): partition.offset
-        for topic in answer.topics
-        for partition in topic.partitions
-        if not partition.error_code and partition.offset >= 0
-    }
+    found = await ask_leader(cluster, leader, {place: max(0, at) for place, at in times.items()})
+    return {place: result.offset for place, result in found.items() if result.offset >= 0}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,7 +64,7 @@ async def look_up(
     for place, leader in (await cluster.leaders(partitions)).items():
         by_leader[leader].append(place)
     answers = await asyncio.gather(
-        *(_asked(cluster, leader, places, timestamp, isolation)
+        *(ask_leader(cluster, leader, dict.fromkeys(places, timestamp), isolation)
           for leader, places in by_leader.items())
     )  # fmt: skip
     found = {place: result for answer in answers for place, result in answer.items()}
@@ -72,15 +72,15 @@ async def look_up(
     return found
 
 
-async def _asked(
-    cluster: Cluster,
-    leader: int,
-    places: Sequence[TopicPartition],
-    timestamp: int,
-    isolation: int,
+async def ask_leader(
+    cluster: Cluster, leader: int, timestamps: Mapping[TopicPartition, int], isolation: int = 0
 ) -> Found:
+    """What one node says of logs that it leads; a partition that it refuses is left out.
+
+    Nothing when the request fails in a way that may pass. Raises KafkaError otherwise.
+    """
     topics: dict[str, list[list_offsets.Partition]] = defaultdict(list)
-    for place in places:
+    for place, timestamp in timestamps.items():
         topics[place.topic].append(
             list_offsets.Partition(partition_index=place.partition, timestamp=timestamp)
         )

@@ -16,7 +16,6 @@ from typing import Final, NoReturn
 
 import pytest
 
-from barnabas.broker.runtime.compiled_modules import kind_of_build
 from benchmarks.apache_kafka import fetch_jars, kafka_jars
 from benchmarks.download_cache import CACHE, locked
 from benchmarks.server_process import ServerFailed
@@ -26,12 +25,6 @@ REMEDY: Final = "; remedy: "
 MAVEN: Final = "apt-get install maven: it fetches what is missing, once"
 LIBS_VARIABLE: Final = "BARNABAS_KAFKA_LIBS"
 SLF4J: Final = ("org.slf4j", "slf4j-nop", "1.7.36")
-
-interpreted_only: Final = pytest.mark.skipif(
-    kind_of_build() != "interpreted", reason=f"compiled modules{REMEDY}make test"
-)
-"""For a test that replaces what compiled code has bound, or derives from a compiled class."""
-
 
 _asked = 0
 

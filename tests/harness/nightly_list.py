@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-LIST: Final = Path(__file__).parents[1] / "nightly.txt"
+from .listed_tests import entries
 
-
-def entries(text: str) -> list[str]:
-    """Its lines, without comments."""
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
+LIST: Final = "nightly.txt"
 
 
 class NightlyList:
@@ -34,7 +30,7 @@ class NightlyList:
 
 def mark(items: list[pytest.Item]) -> None:
     """Give the marker ``nightly`` to what the list names."""
-    nightly = NightlyList(entries(LIST.read_text()))
+    nightly = NightlyList(entries(LIST))
     for item in items:
         if nightly.has(item.nodeid):
             item.add_marker(pytest.mark.nightly)

@@ -11,19 +11,17 @@ difference. A test counts with all its parameters, since one that skips must lea
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from . import needs
+from .listed_tests import entries, sampled
 
 NOTE: Final = "--note-tool-users"
 ONLY: Final = "--only-tool-users"
-BARE: Final = Path(__file__).parents[1] / "bare.txt"
-SAMPLE: Final = "*"
-"""Before an entry of tests/bare.txt that is run whole."""
 
 Fixture = tuple[str, str]
 """Where it is defined, and its name."""
@@ -106,7 +104,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     }
     if not users:
         raise pytest.UsageError(f"{directory} names no test: was {NOTE} given to a whole run?")
-    samples = tuple(sampled(BARE.read_text().splitlines()))
+    samples = tuple(sampled(entries("bare.txt")))
     left = [
         item
         for item in items
@@ -114,8 +112,3 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     ]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(left)])
     items[:] = left
-
-
-def sampled(lines: Iterable[str]) -> list[str]:
-    """The entries of tests/bare.txt that are run whole."""
-    return [line.removeprefix(SAMPLE) for line in lines if line.startswith(SAMPLE)]
