@@ -109,7 +109,7 @@ class NodeChanges:
         from ZooKeeper alone, and not know that another has its id.
         """
         failure_detector = self._term.failure_detector
-        waiting = [node for node in gone if self._term.may_hold_lease(node)]
+        waiting = [node for node in gone if self._may_answer(node)]
         for node in waiting:
             assert failure_detector is not None
             failure_detector.stop_echoing(node)
@@ -119,6 +119,12 @@ class NodeChanges:
                 self.changed,
             )
         return [node for node in gone if node not in waiting]
+
+    def _may_answer(self, node: int) -> bool:
+        failure_detector, known = self._term.failure_detector, self._context.nodes[node]
+        if failure_detector is None or failure_detector.has_left(node, known.epoch):
+            return False
+        return failure_detector.may_hold_lease(node)
 
     async def start(self, nodes: Collection[LiveNode]) -> None:
         """Let new nodes know the cluster, then lead what they can lead."""

@@ -73,6 +73,9 @@ class FailureDetector:
     """Who is echoed, with the broker epoch it was admitted under."""
     _granted: dict[int, float] = field(default_factory=dict)
     """When each node was last echoed: its lease is over T later at the latest."""
+    _left: dict[int, int] = field(default_factory=dict)
+    """Who said that it leaves, with the broker epoch of then; longer than one term: a controller
+    that stops says so before it gives up its role, and so before its successor begins."""
 
     @property
     def epoch(self) -> int:
@@ -156,6 +159,7 @@ class FailureDetector:
             beacon.broker_epoch, beacon.incarnation, beacon.sequence, at, now, missed
         )
         if beacon.is_leaving:
+            self._left[beacon.node_id] = beacon.broker_epoch
             self.stop_echoing(beacon.node_id)
             self._granted[beacon.node_id] = -math.inf
         elif self._admitted.get(beacon.node_id) == beacon.broker_epoch:
@@ -186,6 +190,10 @@ class FailureDetector:
         if heard is None or heard.broker_epoch != broker_epoch:
             return False
         return now - heard.at >= self.times.timeout
+
+    def has_left(self, node_id: int, broker_epoch: int) -> bool:
+        """The process registered so gave up its lease and said that it leaves, whoever heard it."""
+        return self._left.get(node_id) == broker_epoch
 
     def may_hold_lease(self, node_id: int) -> bool:
         """Whether a lease of this node may still last, whoever granted it."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from barnabas.client.zookeeper.identity import ZooKeeperLogin
@@ -186,10 +187,14 @@ class SecuredCluster:
         node.wait_until_listening(START_S)
 
     def restart(self, number: int) -> None:
-        """In order; returns when the others know it again."""
+        """In order; returns when the controller has told it of every node."""
         self.nodes.pop(number).stop()
         self.start(number)
-        eventually(self._is_complete, within_s=START_S, what="admin sees every node")
+        eventually(
+            lambda: self._is_complete(f"{LOOPBACK}:{self._port_of(number)}"),
+            within_s=START_S,
+            what=f"node {number} knows every node",
+        )
 
     def restart_zookeeper(self) -> None:
         """One server after the other."""
@@ -226,8 +231,17 @@ class SecuredCluster:
         with self.properties(number).open("a") as file:
             file.write(STEADY_LINES)
 
-    def _is_complete(self) -> bool:
-        found = AdminClient({**self.librdkafka("admin"), "log_level": 0}).list_topics(timeout=60)
+    def _is_complete(self, told_by: str | None = None) -> bool:
+        """As this node says, or any; one that has just started may know of no node yet."""
+        settings = {**self.librdkafka("admin"), "log_level": 0}
+        if told_by is not None:
+            settings["bootstrap.servers"] = told_by
+        try:
+            found = AdminClient(settings).list_topics(timeout=60)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._PARTIAL:
+                raise
+            return False
         return len(found.brokers) == self._count and found.controller_id > 0
 
 

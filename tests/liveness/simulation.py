@@ -348,13 +348,20 @@ class LivenessSimulation:
             known = node.seen.get(number, other.registered)
             if known and known != other.registered:
                 node.failure_detector.stop_echoing(number)
-            if known and known != other.registered and node.failure_detector.may_hold_lease(number):
+            if known and known != other.registered and self._may_answer(node, number, known):
                 view[number] = 0
             else:
                 view[number] = node.seen[number] = other.registered
                 if not other.registered:
                     node.failure_detector.stop_echoing(number)
         return view
+
+    @staticmethod
+    def _may_answer(node: SimulatedNode, number: int, known: int) -> bool:
+        failure_detector = node.failure_detector
+        return not failure_detector.has_left(number, known) and failure_detector.may_hold_lease(
+            number
+        )
 
     def _judge_leader(self, node: SimulatedNode, live: dict[int, int]) -> None:
         leader = node.known.leader

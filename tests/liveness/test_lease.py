@@ -247,6 +247,18 @@ def test_a_leaving_node_is_waited_for_by_nobody(pair: Pair) -> None:
     assert not pair.failure_detector.may_hold_lease(NODE)
 
 
+def test_a_controller_knows_who_left_before_it_was_elected(pair: Pair) -> None:
+    """A controller that stops says that it leaves first, and gives up its role then."""
+    pair.failure_detector.end()
+    pair.failure_detector.take(pair.send_beacons())
+    pair.beacon_sender.leave([CONTROLLER])
+    pair.failure_detector.take(pair.beacons[-1])
+    pair.failure_detector.begin(6)
+    pair.failure_detector.checked(pair.now)
+    assert pair.failure_detector.has_left(NODE, 7)
+    assert not pair.failure_detector.has_left(NODE, 8), "registered anew, it may answer"
+
+
 def test_who_begins_to_lead_under_a_new_controller_waits_until_older_leases_are_over(
     pair: Pair,
 ) -> None:
