@@ -26,7 +26,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -389,6 +389,14 @@ def measure(
     return found
 
 
+def _plain(found: Phase) -> dict[str, Any]:
+    """For JSON: ``asdict`` counts the items of a Counter instead of copying them."""
+    return asdict(replace(found, refused=Counter(), lost=Counter())) | {
+        "refused": dict(found.refused),
+        "lost": dict(found.lost),
+    }
+
+
 def main() -> None:
     """Measure what the command line names, print the table, and judge."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -426,7 +434,7 @@ def main() -> None:
                 )
     print(f"load at the end: {os.getloadavg()[0]:.1f}")
     if options.json:
-        told = {name: [asdict(phase) for phase in found] for name, found in phases.items()}
+        told = {name: [_plain(phase) for phase in found] for name, found in phases.items()}
         options.json.write_text(json.dumps({"machine": machine(), "phases": told}, indent=2))
     if not all(phase.is_fine for phase in phases["Barnabas"]):
         sys.exit("an overloaded node refused, lost or forgot something")

@@ -6,7 +6,7 @@ deadlines are only kept here, rebalance.py moves them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from barnabas.protocol.consumer_protocol import subscribed_topics
@@ -221,6 +221,12 @@ class Group:
     def member_count(self) -> int:
         """How many members there are."""
         return len(self.members)
+
+    def timers(self) -> Iterator[Deadline]:
+        """Whatever the group waits for, but for the sessions of members of the classic protocol."""
+        yield self.join_timer
+        yield self.sync_timer
+        yield from self.pending_members.values()
 
     # -- members -----------------------------------------------------------------------------
 

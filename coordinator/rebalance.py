@@ -116,10 +116,8 @@ class Rebalancer:
             return
         group.become(GroupState.DEAD, self._now_ms())
         self._log_unlogged_removals(group)
-        self._timers.stop(group.join_timer)
-        self._timers.stop(group.sync_timer)
-        for deadline in group.pending_members.values():
-            self._timers.stop(deadline)
+        for deadline in group.timers():
+            self._timers.end(deadline)
         group.pending_members.clear()
 
         def refuse_member(member: Member) -> None:
@@ -149,7 +147,7 @@ class Rebalancer:
             group.has_grown = True
         pending = group.pending_members.get(member.member_id)
         if pending is not None:
-            self._timers.stop(pending)
+            self._timers.end(pending)
         member.is_new = True
         self.sessions.prepare(member, partial(self._session_expired, group, member))
         group.add(member, protocol_type)
@@ -183,7 +181,7 @@ class Rebalancer:
 
     def remove_pending_member(self, group: Group, member_id: str) -> None:
         """Nobody will come for this pending member id: it holds up no join any more."""
-        self._timers.stop(group.pending_members.pop(member_id))
+        self._timers.end(group.pending_members.pop(member_id))
         self.try_complete_join(group)
 
     def _drop(self, group: Group, member: Member, reason: str) -> None:
@@ -443,10 +441,8 @@ class Rebalancer:
 
         It is not dead: commits that are on their way for it settle, in offsets that both have.
         """
-        self._timers.stop(group.join_timer)
-        self._timers.stop(group.sync_timer)
-        for deadline in group.pending_members.values():
-            self._timers.stop(deadline)
+        for deadline in group.timers():
+            self._timers.end(deadline)
         for member in group.members.values():
             self.sessions.end(member)
         group.members, group.static_members, group.pending_members = {}, {}, {}

@@ -67,7 +67,7 @@ class Sessions:
 
     def end(self, member: Member) -> None:
         """The member is gone, or its group is."""
-        self._timers.stop(member.session)
+        self._timers.end(member.session)
 
     @staticmethod
     def has_expired(member: Member) -> bool:

@@ -39,6 +39,10 @@ class Deadline:
         return self.at != inf
 
 
+def _tell_nobody() -> None:
+    """Of a deadline that was taken back for good."""
+
+
 class TimerQueue:
     """All deadlines of a coordinator: one heap, one handle of the loop for its first entry."""
 
@@ -59,6 +63,15 @@ class TimerQueue:
     def stop(self, deadline: Deadline) -> None:
         """Take ``deadline`` back; it may be started again."""
         deadline.at = inf
+
+    def end(self, deadline: Deadline) -> None:
+        """Take ``deadline`` back for good: it forgets whom it would tell.
+
+        Whoever has a deadline is mostly known to it, too. Such a cycle would be freed by the
+        collector alone, which looks at old objects seldom (broker/runtime/gc_tuning.py).
+        """
+        deadline.at = inf
+        deadline.expired = _tell_nobody
 
     def close(self) -> None:
         """Forget everything: nothing expires any more."""

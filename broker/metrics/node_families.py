@@ -39,6 +39,19 @@ def duty_families(duties: Mapping[str, Latency]) -> Iterator[str]:
     )
 
 
+def collector_families(longest_pause_s: float) -> Iterator[str]:
+    """Python's collector of cycles, for which the whole node stands still."""
+    yield from rows(
+        "barnabas",
+        (
+            "gc_pause_seconds_max",
+            "gauge",
+            "The longest that Python looked for cycles at once, since the start.",
+            longest_pause_s,
+        ),
+    )
+
+
 def connection_families(throttled: Mapping[str, int], closed: Mapping[str, int]) -> Iterator[str]:
     """Connections that are not read for a while, and those that we closed; no user is named."""
     yield from family(

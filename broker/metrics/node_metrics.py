@@ -24,6 +24,7 @@ from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.listeners import Listeners
 from barnabas.broker.replication.isr import IsrManager
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.runtime.gc_tuning import longest_pause_s
 from barnabas.broker.runtime.latency import Latency, LoopLag
 from barnabas.broker.security.audit_file import AuditFile
 from barnabas.broker.settings.metrics_settings import MetricsSettings
@@ -59,6 +60,7 @@ from .http_answer import HttpAnswer, HttpRequest, json_answer
 from .liveness_families import liveness_families
 from .metrics_server import MetricsServer, may_read
 from .node_families import (
+    collector_families,
     connection_families,
     controller_families,
     duty_families,
@@ -235,6 +237,7 @@ class NodeMetrics:
         yield from node_info(node.node_id, ",".join(node.config.node.node_roles))
         yield from process_families()
         yield from duty_families({"loop": self._loop_lag.latency, **node.duties})
+        yield from collector_families(longest_pause_s())
         yield from request_families(self._meters, node.listeners.connections())
         yield from error_families(self._meters)
         yield from connection_families(node.listeners.throttled(), node.listeners.closed())

@@ -342,13 +342,12 @@ class Connection(asyncio.Protocol):
         """Tell whoever still works for this peer, and give everything back."""
         # A connection that was turned away was never counted: giving back what it did not take
         # would let one more in than the quotas allow, each time.
+        self._know_itself_no_longer()
         if not self._is_admitted:
             return
         self._is_closing = True
-        self._timeouts.stop()
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
-        self._sender.close()
         limits = self._listener.limits
         limits.strangers.leave(self)
         limits.connection_quotas.release(self.host, self.listener, is_internal=self.is_internal)
@@ -359,6 +358,14 @@ class Connection(asyncio.Protocol):
         self._requests.give(self._charged)
         self._charged = 0
         self._listener.left(self)
+
+    def _know_itself_no_longer(self) -> None:
+        """Be freed without the collector, which looks at old objects seldom (gc_tuning.py)."""
+        self._timeouts.stop()
+        self._sender.close()
+        self._response_ready = _forget
+        if self.sasl is not None:
+            self.sasl.tell_nobody()
 
     # --- frames in -----------------------------------------------------------------------------
 
@@ -812,6 +819,10 @@ class Connection(asyncio.Protocol):
 
 _NOBODY = PendingResponse()
 """No answer came, and the connection is to be flushed all the same, in its turn."""
+
+
+def _forget(_: PendingResponse) -> None:
+    """An answer is there, and nobody to take it."""
 
 
 def _give(requests: MemoryPool, held: int, _: asyncio.Future[None]) -> None:

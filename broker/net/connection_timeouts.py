@@ -39,7 +39,7 @@ class ConnectionTimeouts:
 
     def __init__(self, listener: Listener, connection: Connection) -> None:
         self._listener = listener
-        self._connection = connection
+        self._connection: Connection | None = connection
         self._timer: asyncio.TimerHandle | None = None
         self._last = ConnectionActivity(True, True, False, False, 0, 0)
         self._period_s = min(STALL_S, listener.limits.idle_s)
@@ -57,16 +57,20 @@ class ConnectionTimeouts:
         self._timer = self._listener.loop.call_later(first, self._look)
 
     def stop(self) -> None:
-        """The peer is gone."""
+        """The peer is gone: its connection is to be freed."""
         if self._timer is not None:
             self._timer.cancel()
+        self._connection = None
 
     def _look(self) -> None:
-        state = self._connection.state()
+        connection = self._connection
+        if connection is None:
+            return
+        state = connection.state()
         reason = self._expired(state, self._last)
         self._last = state
         if reason:
-            self._connection.time_out(reason)
+            connection.time_out(reason)
             return
         self._timer = self._listener.loop.call_later(self._period_s, self._look)
 

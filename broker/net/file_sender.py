@@ -34,6 +34,10 @@ ENCRYPTED_TURN_BYTES: Final = 1 << 20
 """As TURN_BYTES, over TLS: a millisecond's work."""
 
 
+def _tell_nobody(_: str) -> None:
+    """Of a sender that is closed."""
+
+
 class FileSender:
     """Sends on one connection, past its transport.
 
@@ -204,8 +208,9 @@ class FileSender:
             self._on_complete("")
 
     def _give_up(self, problem: Exception) -> None:
+        told = self._on_complete
         self.close()
-        self._on_complete(str(problem))
+        told(str(problem))
 
     def _stop_waiting(self) -> None:
         if self._later is not None:
@@ -218,6 +223,7 @@ class FileSender:
     def close(self) -> None:
         """The connection is gone, or as good as gone: forget everything, and tell nobody."""
         self._stop_waiting()
+        self._on_complete = _tell_nobody
         self._pieces.clear()
         if self._socket is not None:
             self._socket.close()

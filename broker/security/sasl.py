@@ -109,6 +109,10 @@ class SaslServer:
         self.on_failure: Callable[[str], None] = _nothing_of
         """Told what was wrong, for the log."""
 
+    def tell_nobody(self) -> None:
+        """The connection is gone: forget who was to be told."""
+        self.on_authenticated, self.on_failure = _nothing, _nothing_of
+
     @property
     def mechanisms(self) -> tuple[str, ...]:
         """What there is to choose from."""

@@ -116,7 +116,15 @@ class ConsumerGroup(Group):
         self._ids: dict[tuple[frozenset[str], str | None], frozenset[bytes]] = {}
         self._ids_version = -1
         self.subscribed = frozenset()
-        self.join_timer = self.sync_timer = Deadline(lambda: None)
+        self.join_timer = self.sync_timer = self.target_timer = Deadline(lambda: None)
+
+    def timers(self) -> Iterator[Deadline]:
+        """Whatever the group and its members are waited for."""
+        yield from super().timers()
+        yield self.target_timer
+        for member in self.consumers.values():
+            yield member.session
+            yield member.rebalance
 
     def _begin_members(self) -> None:
         """Nobody, and nothing for anybody."""

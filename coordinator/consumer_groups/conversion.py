@@ -143,6 +143,7 @@ class GroupConversion:
         """A member of the classic protocol joins a group without members (C52)."""
         assert not group.consumers
         made = self._classic(group)
+        self._machine.retire(group)
         self._registry.replace(group, made)
         self._rebalancer.prepare_timers(made)
         return made
@@ -157,8 +158,8 @@ class GroupConversion:
         if not self._machine.is_served(group):
             return
         made = self._classic(group)
+        self._machine.retire(group)
         for member in members:
-            self._machine.stop_timers(member)
             made.add(self._classic_member(group, member), CONSUMER)
         made.generation = group.epoch
         made.protocol = made.select_protocol()

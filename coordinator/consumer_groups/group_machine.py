@@ -203,8 +203,13 @@ class ConsumerGroupMachine:
 
     def stop_timers(self, member: ConsumerMember) -> None:
         """Nothing is awaited of a member any more."""
-        self._timers.stop(member.session)
-        self._timers.stop(member.rebalance)
+        self._timers.end(member.session)
+        self._timers.end(member.rebalance)
+
+    def retire(self, group: ConsumerGroup) -> None:
+        """The group goes on as a classic one: nothing of this one moves any more."""
+        for deadline in group.timers():
+            self._timers.end(deadline)
 
     def _session_expired(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         self._expired(group, member, member.session, "its session timed out")

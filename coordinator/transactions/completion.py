@@ -121,7 +121,7 @@ class Completions:
         """The term of this one is over: whoever leads now begins anew."""
         completion, transaction.completion = transaction.completion, None
         if completion is not None and completion.retry is not None:
-            self._timers.stop(completion.retry)
+            self._timers.end(completion.retry)
 
     def epoch_raised(self, term: TransactionTerm) -> None:
         """The term goes on under a higher leader epoch: send what is not written under that.
@@ -235,7 +235,7 @@ class Completions:
         """All markers are written: say so in the log, and only then to the producer."""
         transaction = completion.transaction
         if completion.retry is not None:
-            self._timers.stop(completion.retry)  # it was for markers, and those are written
+            self._timers.end(completion.retry)  # it was for markers, and those are written
         entry = key_of(transaction.transactional_id), value_of(completion.metadata)
         self._journal.write(
             transaction.term,

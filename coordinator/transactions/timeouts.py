@@ -53,7 +53,7 @@ class Timeouts:
     def end(self, transaction: Transaction) -> None:
         """The term of this one is over."""
         if transaction.deadline is not None:
-            self._timers.stop(transaction.deadline)
+            self._timers.end(transaction.deadline)
             transaction.deadline = None
 
     def _start(self, transaction: Transaction, after_ms: int) -> None:

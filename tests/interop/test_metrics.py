@@ -121,6 +121,7 @@ def test_nodes_tell_how_long_their_own_duties_take(observed: OwnCluster) -> None
     for duty in ("loop", "authority_check", "beacon_echo", "control_request"):
         eventually(lambda duty=duty: counted(duty) > 0, what=duty)  # type: ignore[misc]
         assert total(scraped(observed), f'barnabas_duty_seconds_max{{duty="{duty}"}}') > 0
+    assert total(scraped(observed), "barnabas_gc_pause_seconds_max") > 0
 
 
 def test_nodes_tell_of_leases_votes_and_the_authority_that_comes_of_them(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
 from barnabas.broker.runtime import gc_tuning
 
 
@@ -84,3 +86,40 @@ def test_a_load_in_a_process_that_was_not_spared_freezes_nothing() -> None:
     gc_tuning.FirstLoadFreeze().after_slice()
     gc_tuning.FirstLoadFreeze()()
     assert gc.get_freeze_count() == frozen
+
+
+def looked(limit: gc_tuning.PauseLimit, now: list[float], generation: int, took_s: float) -> int:
+    """How many objects are left out of later looks after one of this length."""
+    info = {"generation": generation, "collected": 0, "uncollectable": 0}
+    limit("start", info)
+    now[0] += took_s
+    before = gc.get_freeze_count()
+    limit("stop", info)
+    return gc.get_freeze_count() - before
+
+
+def test_what_survived_a_long_look_at_everything_is_left_out_of_later_ones() -> None:
+    now = [100.0]
+    limit = gc_tuning.PauseLimit(lambda: now[0])
+    gc.collect()
+    kept = [[number] for number in range(1000)]
+    try:
+        assert not looked(limit, now, gc_tuning.OLDEST, gc_tuning.FULL_S_MAX / 2)
+        assert not looked(limit, now, gc_tuning.OLDEST - 1, gc_tuning.FULL_S_MAX * 2)
+        assert looked(limit, now, gc_tuning.OLDEST, gc_tuning.FULL_S_MAX * 3) >= len(kept)
+    finally:
+        gc.unfreeze()
+    assert limit.longest_s == pytest.approx(gc_tuning.FULL_S_MAX * 3)
+
+
+def test_the_limit_is_told_of_looks_once_however_often_a_process_is_tuned() -> None:
+    before = gc.get_threshold()
+    try:
+        gc_tuning.tune()
+        gc_tuning.tune()
+        assert sum(isinstance(each, gc_tuning.PauseLimit) for each in gc.callbacks) == 1
+        gc.collect()
+        assert gc_tuning.longest_pause_s() > 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
