@@ -1,6 +1,6 @@
 """One table of what we claim about speed, beside Apache Kafka, in one order after one warm-up.
 
-    python -m benchmarks.table --against kafka [--only-rows WORD] [--quick]
+    python -m benchmarks.table --against kafka [--section NAME] [--quick]
 
 Reuses the benchmarks of single matters: commits and fetches of offsets for 50 groups on all offsets
 partitions, with three replicas, in bulk; records of equal and of varied lengths, of many clients in

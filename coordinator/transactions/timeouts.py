@@ -69,7 +69,8 @@ class Timeouts:
             and transaction.state is TransactionState.ONGOING
         )
         if not is_open:
-            return  # it ended in time; the next one starts the deadline anew
+            transaction.deadline = None  # it ended in time, and the next one has its own: no cycle
+            return
         if transaction.pending is not None:
             self._start(transaction, self._config.abort_check_interval_ms)  # see what becomes of it
             return
