@@ -114,11 +114,15 @@ def produce(job: BulkTask) -> None:
     send = producer.produce
     for number in range(job.records):
         value, key = payloads[number % count]
-        try:
-            send(job.topic, value, key, partition=0, on_delivery=told)
-        except BufferError:
-            producer.poll(0.05)
-            send(job.topic, value, key, partition=0, on_delivery=told)
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                send(job.topic, value, key, partition=0, on_delivery=told)
+                break
+            except BufferError as full:  # a server that rests for seconds is waited for
+                if time.monotonic() >= deadline:
+                    raise WentWrong(f"{delivered} of {job.records} delivered, no room") from full
+                producer.poll(0.05)
         if not number % 1000:
             producer.poll(0)
     left = producer.flush(DEADLINE_S)

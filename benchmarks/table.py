@@ -9,9 +9,10 @@ stream and sink beside its own connector, both on our cluster. All ratios are of
 of the broker (of times and costs the inverse), above 1 where Barnabas is ahead: the median of the
 rounds, and the lowest and the highest.
 
-Without ``--quick`` the table goes into docs/benchmarks.md between its markers, and the ratios into
-benchmarks/ratios.json. With it each row takes about a minute, nothing is written, and the run ends
-with 1 where a ratio is lower than the stored one by more than both spreads.
+Without ``--quick`` each section's rows take the place of its former ones as soon as it is done, in
+benchmarks/ratios.json and in the table of docs/benchmarks.md; a section that fails costs the others
+nothing. With it each row takes about a minute, nothing is written, and the run ends with 1 where a
+ratio is lower than the stored one by more than both spreads.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -217,18 +221,53 @@ SECTIONS: Sequence[tuple[str, Callable[[Plan, Place], list[Row]]]] = (
 # -- what is told and kept -----------------------------------------------------------------------
 
 
-def text_of(rows: Sequence[Row], plan: Plan, loads: tuple[float, float]) -> str:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What ratios.json has of one section: its last whole run."""
+
+    measured: str
+    """The day, and the machine's load at the beginning and at the end."""
+    rows: Sequence[Row]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Kept:
+        """From the file."""
+        return cls(given["measured"], [Row(**row) for row in given["rows"]])
+
+
+def read_kept() -> dict[str, Kept]:
+    """By section; empty before the first whole run."""
+    stored = json.loads(STORED.read_text()) if STORED.exists() else {}
+    return {name: Kept.of(given) for name, given in stored.items()}
+
+
+def keep(section: str, kept: Kept) -> None:
+    """Put one section's rows in the place of those before, in the file and in the page."""
+    every = read_kept() | {section: kept}
+    in_order = {name: asdict(every[name]) for name, _ in SECTIONS if name in every}
+    STORED.write_text(json.dumps(in_order, indent=1) + "\n")
+    PAGE.write_text(put_into_page(PAGE.read_text(), text_of(every, WHOLE)))
+
+
+def text_of(kept: Mapping[str, Kept], plan: Plan) -> str:
     """The table with what one has to know about it."""
+    place, _, _ = machine().rpartition(", load ")
     head = [
-        f"{time.strftime('%Y-%m-%d')}, {machine()} at the end and {loads[0]:.1f} at the begin; "
-        f"Apache Kafka {KAFKA_VERSION}; {plan.rounds} rounds of {plan.seconds:g} s, or of "
-        f"{plan.megabytes} MB, after {plan.warm_up:g} s of warm-up for each section. Ratio: the "
-        "median of the rounds, the lowest and the highest; above 1 Barnabas is ahead.",
+        f"{place}; Apache Kafka {KAFKA_VERSION}; {plan.rounds} rounds of "
+        f"{plan.seconds:g} s, or of {plan.megabytes} MB, after {plan.warm_up:g} s of warm-up for "
+        "each section. Ratio: the median of the rounds, the lowest and the highest; above 1 "
+        "Barnabas is ahead.",
         "",
-        "| row | Barnabas | Kafka | unit | ratio |",
-        "| --- | --- | --- | --- | --- |",
+        "| row | Barnabas | Kafka | unit | ratio | day, load before and after |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    return "\n".join([*head, *(row.line() for row in rows)])
+    lines = [
+        f"{row.line()} {kept[name].measured} |"
+        for name, _ in SECTIONS
+        if name in kept
+        for row in kept[name].rows
+    ]
+    return "\n".join([*head, *lines])
 
 
 def put_into_page(page: str, text: str) -> str:
@@ -269,31 +308,47 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def measured(
+    name: str, section: Callable[[Plan, Place], list[Row]], plan: Plan, place: Place
+) -> Kept | None:
+    """Run one section and print its rows; None when it failed, which costs the others nothing."""
+    before = os.getloadavg()[0]
+    try:
+        rows = section(plan, place)
+    except Exception:  # noqa: BLE001 - of whatever kind: told, and counted as a failure
+        print(f"{name}: failed\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        return None
+    print("\n".join(row.line() for row in rows), flush=True)
+    return Kept(f"{time.strftime('%Y-%m-%d')}, {before:.1f}, {os.getloadavg()[0]:.1f}", rows)
+
+
 def main() -> None:
     """Measure, print, and keep or compare."""
     options = arguments()
     plan = QUICK if options.quick else WHOLE
-    stored = json.loads(STORED.read_text()) if STORED.exists() else {}
+    stored = read_kept()
     if options.quick and not stored:
         sys.exit(f"there is nothing to compare with: {STORED} is written by a whole run")
-    load_before = os.getloadavg()[0]
-    rows: list[Row] = []
+    problems: list[str] = []
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))
         address = stack.enter_context(commit.zookeeper_address(None, directory / "zookeeper"))
         place = Place(directory, address, options.libs)
         for name, section in SECTIONS:
-            if not options.section or name in options.section:
-                rows += section(plan, place)
-    text = text_of(rows, plan, (load_before, os.getloadavg()[0]))
-    print(text)
-    if options.quick:
-        found = regressions(rows, stored)
-        sys.exit("\n".join(["slower than stored:", *found]) if found else None)
-    if not options.print:
-        kept = stored | {row.name: [round(ratio, 3) for ratio in row.ratios] for row in rows}
-        STORED.write_text(json.dumps(kept, indent=1) + "\n")
-        PAGE.write_text(put_into_page(PAGE.read_text(), text))
+            if options.section and name not in options.section:
+                continue
+            found = measured(name, section, plan, place)
+            if found is None:
+                problems.append(f"failed: {name}")
+            elif options.quick:
+                ratios: dict[str, Sequence[float]] = {
+                    row.name: row.ratios for each in stored.values() for row in each.rows
+                }
+                problems += regressions(found.rows, ratios)
+            elif not options.print:
+                keep(name, found)
+    if problems:
+        sys.exit("\n".join(["slower than stored, or failed:", *problems]))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from barnabas.protocol.hashing import group_partition
+from benchmarks import table
 from benchmarks.generator import RING, LoadWindow, exchanges
 from benchmarks.table import BEGIN, END, PAGE, SECTIONS, put_into_page, regressions
-from benchmarks.table_row import Row
+from benchmarks.table_row import WHOLE, Place, Plan, Row
 
 
 def row(*ratios: float, name: str = "commit") -> Row:
@@ -42,6 +45,30 @@ def test_a_row_is_slower_when_its_best_round_is_below_the_worst_that_is_stored(
     measured: tuple[float, ...], is_slower: bool
 ) -> None:
     assert bool(regressions([row(*measured)], {"commit": [0.9, 1.0, 1.1]})) is is_slower
+
+
+def test_each_section_is_kept_as_soon_as_it_is_done_and_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "STORED", tmp_path / "ratios.json")
+    monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
+    table.PAGE.write_text(f"{BEGIN}\n{END}\n")
+    table.keep("spark", table.Kept("Tuesday, 0.1, 0.2", [row(2.0, name="sink")]))
+    table.keep("offsets", table.Kept("Monday, 0.1, 0.2", [row(0.5, 0.7)]))
+    table.keep("offsets", table.Kept("Friday, 0.1, 0.2", [row(1.5)]))
+    assert table.read_kept()["spark"].rows[0].ratios == [2.0]
+    lines = [line for line in table.PAGE.read_text().splitlines() if "k per CPU second" in line]
+    assert ["sink" in line for line in lines] == [False, True], "in the order of the sections"
+    assert "| 1.50 (1.50 to 1.50) | Friday" in lines[0]
+
+
+def test_a_section_that_fails_costs_the_others_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(plan: Plan, place: Place) -> list[Row]:
+        raise RuntimeError("a client ended")
+
+    place = Place(Path("/nowhere"), "", None)
+    assert table.measured("records", fails, WHOLE, place) is None
+    assert "a client ended" in capsys.readouterr().err
 
 
 def test_a_row_that_was_never_stored_is_not_slower() -> None:

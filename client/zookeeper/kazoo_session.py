@@ -49,6 +49,7 @@ from .interface import (
     checked,
 )
 from .kazoo_logins import KazooLogins
+from .kazoo_servers import KazooServers
 from .refusals import Refusals
 from .znode_acl import ZnodeAcl
 
@@ -219,7 +220,10 @@ class KazooSession:
             },
         )
         self._learn_negotiated_timeout()
-        self._ask_lost_server_last()
+        self._servers_in_order = KazooServers(
+            self._client._connection,  # noqa: SLF001 - it has no public name
+            self._handler.timeout_exception,
+        )
         self._logins = KazooLogins(self._client, self._identity, self._state_changed)
         self._client.add_listener(self._state_changed)
 
@@ -512,28 +516,6 @@ class KazooSession:
             return answer
 
         connection._invoke = invoke_and_note  # noqa: SLF001
-
-    def _ask_lost_server_last(self) -> None:
-        """kazoo shuffles the servers, so it may ask the one that was just lost before the others.
-
-        One that stands still accepts connections. It is waited for, of three servers, for a third
-        of the session, after two thirds in which nothing was heard of it: the session is over then.
-        """
-        connection = self._client._connection  # noqa: SLF001 - it has no public name
-        shuffled = connection._expand_client_hosts  # noqa: SLF001
-        attempt = connection._connect  # noqa: SLF001
-        tried: tuple[str, int] | None = None
-
-        def attempt_and_note(host: str, address: str, port: int) -> Any:
-            nonlocal tried
-            tried = address, port
-            return attempt(host, address, port)
-
-        def lost_one_last() -> list[tuple[str, str, int]]:
-            return sorted(shuffled(), key=lambda server: server[1:] == tried)
-
-        connection._connect = attempt_and_note  # noqa: SLF001
-        connection._expand_client_hosts = lost_one_last  # noqa: SLF001
 
 
 def _resolve(answer: asyncio.Future[Any], result: Any) -> None:
