@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 
 from barnabas.broker.runtime import gc_tuning
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """The process is that of other tests, too: what is tuned here must not be so for them."""
+    callbacks, thresholds = list(gc.callbacks), gc.get_threshold()
+    gc.unfreeze()
+    gc.collect()
+    yield
+    gc.callbacks[:] = callbacks
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
 
 
 def test_what_a_start_made_is_never_looked_at_again() -> None:
