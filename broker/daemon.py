@@ -103,7 +103,7 @@ async def run(
                 with _audit_file(config) as node.audit_file:
                     await _serve(node, stop, ready)
     except FAILURES as failure:
-        raise NodeFailed(str(failure)) from failure
+        raise NodeFailed(_said(failure)) from failure
     except BaseExceptionGroup as group:
         raise _explained(group) from group
 
@@ -202,8 +202,13 @@ def _explained(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The one failure of the environment that the group is about, else the group itself."""
     leaves = list(_leaves(group))
     if all(isinstance(leaf, FAILURES) for leaf in leaves):
-        return NodeFailed("; ".join(dict.fromkeys(map(str, leaves))))
+        return NodeFailed("; ".join(dict.fromkeys(map(_said, leaves))))
     return group
+
+
+def _said(failure: BaseException) -> str:
+    """What it says; a lost connection to ZooKeeper says nothing but its name."""
+    return str(failure) or type(failure).__name__
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
