@@ -222,7 +222,7 @@ SECTIONS: Sequence[tuple[str, Callable[[Plan, Place], list[Row]]]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredSection:
     """What ratios.json has of one section: its last whole run."""
 
     measured: str
@@ -230,26 +230,26 @@ class Kept:
     rows: Sequence[Row]
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Kept:
+    def of(cls, given: Mapping[str, Any]) -> StoredSection:
         """From the file."""
         return cls(given["measured"], [Row(**row) for row in given["rows"]])
 
 
-def read_kept() -> dict[str, Kept]:
+def read_stored() -> dict[str, StoredSection]:
     """By section; empty before the first whole run."""
     stored = json.loads(STORED.read_text()) if STORED.exists() else {}
-    return {name: Kept.of(given) for name, given in stored.items()}
+    return {name: StoredSection.of(given) for name, given in stored.items()}
 
 
-def keep(section: str, kept: Kept) -> None:
+def store(section: str, kept: StoredSection) -> None:
     """Put one section's rows in the place of those before, in the file and in the page."""
-    every = read_kept() | {section: kept}
+    every = read_stored() | {section: kept}
     in_order = {name: asdict(every[name]) for name, _ in SECTIONS if name in every}
     STORED.write_text(json.dumps(in_order, indent=1) + "\n")
     PAGE.write_text(put_into_page(PAGE.read_text(), text_of(every, WHOLE)))
 
 
-def text_of(kept: Mapping[str, Kept], plan: Plan) -> str:
+def text_of(kept: Mapping[str, StoredSection], plan: Plan) -> str:
     """The table with what one has to know about it."""
     place, _, _ = machine().rpartition(", load ")
     head = [
@@ -309,44 +309,46 @@ def arguments() -> argparse.Namespace:
 
 
 def measured(
-    name: str, section: Callable[[Plan, Place], list[Row]], plan: Plan, place: Place
-) -> Kept | None:
+    name: str, run: Callable[[Plan, Place], list[Row]], plan: Plan, place: Place
+) -> StoredSection | None:
     """Run one section and print its rows; None when it failed, which costs the others nothing."""
     before = os.getloadavg()[0]
     try:
-        rows = section(plan, place)
+        rows = run(plan, place)
     except Exception:  # noqa: BLE001 - of whatever kind: told, and counted as a failure
         print(f"{name}: failed\n{traceback.format_exc()}", file=sys.stderr, flush=True)
         return None
     print("\n".join(row.line() for row in rows), flush=True)
-    return Kept(f"{time.strftime('%Y-%m-%d')}, {before:.1f}, {os.getloadavg()[0]:.1f}", rows)
+    return StoredSection(
+        f"{time.strftime('%Y-%m-%d')}, {before:.1f}, {os.getloadavg()[0]:.1f}", rows
+    )
 
 
 def main() -> None:
     """Measure, print, and keep or compare."""
     options = arguments()
     plan = QUICK if options.quick else WHOLE
-    stored = read_kept()
+    stored = read_stored()
     if options.quick and not stored:
         sys.exit(f"there is nothing to compare with: {STORED} is written by a whole run")
+    ratios: dict[str, Sequence[float]] = {
+        row.name: row.ratios for section in stored.values() for row in section.rows
+    }
     problems: list[str] = []
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))
         address = stack.enter_context(commit.zookeeper_address(None, directory / "zookeeper"))
         place = Place(directory, address, options.libs)
-        for name, section in SECTIONS:
+        for name, run in SECTIONS:
             if options.section and name not in options.section:
                 continue
-            found = measured(name, section, plan, place)
+            found = measured(name, run, plan, place)
             if found is None:
                 problems.append(f"failed: {name}")
             elif options.quick:
-                ratios: dict[str, Sequence[float]] = {
-                    row.name: row.ratios for each in stored.values() for row in each.rows
-                }
                 problems += regressions(found.rows, ratios)
             elif not options.print:
-                keep(name, found)
+                store(name, found)
     if problems:
         sys.exit("\n".join(["slower than stored, or failed:", *problems]))
 

@@ -116,8 +116,7 @@ class Rebalancer:
             return
         group.become(GroupState.DEAD, self._now_ms())
         self._log_unlogged_removals(group)
-        for deadline in group.timers():
-            self._timers.end(deadline)
+        self._timers.end(*group.timers())
         group.pending_members.clear()
 
         def refuse_member(member: Member) -> None:
@@ -441,8 +440,7 @@ class Rebalancer:
 
         It is not dead: commits that are on their way for it settle, in offsets that both have.
         """
-        for deadline in group.timers():
-            self._timers.end(deadline)
+        self._timers.end(*group.timers())
         for member in group.members.values():
             self.sessions.end(member)
         group.members, group.static_members, group.pending_members = {}, {}, {}

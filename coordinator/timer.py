@@ -66,14 +66,16 @@ class TimerQueue:
         """Take ``deadline`` back; it may be started again."""
         deadline.at = inf
 
-    def end(self, deadline: Deadline) -> None:
-        """Take ``deadline`` back for good: it forgets whom it would tell.
+    @staticmethod
+    def end(*deadlines: Deadline) -> None:
+        """Take ``deadlines`` back for good: they forget whom they would tell.
 
         Whoever has a deadline is mostly known to it, too. Such a cycle would be freed by the
         collector alone, which looks at old objects seldom (broker/runtime/gc_tuning.py).
         """
-        deadline.at = inf
-        deadline.expired = _tell_nobody
+        for deadline in deadlines:
+            deadline.at = inf
+            deadline.expired = _tell_nobody
 
     def close(self) -> None:
         """Forget everything: nothing expires any more."""

@@ -53,10 +53,10 @@ def test_each_section_is_kept_as_soon_as_it_is_done_and_others_stay(
     monkeypatch.setattr(table, "STORED", tmp_path / "ratios.json")
     monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
     table.PAGE.write_text(f"{BEGIN}\n{END}\n")
-    table.keep("spark", table.Kept("Tuesday, 0.1, 0.2", [row(2.0, name="sink")]))
-    table.keep("offsets", table.Kept("Monday, 0.1, 0.2", [row(0.5, 0.7)]))
-    table.keep("offsets", table.Kept("Friday, 0.1, 0.2", [row(1.5)]))
-    assert table.read_kept()["spark"].rows[0].ratios == [2.0]
+    table.store("spark", table.StoredSection("Tuesday, 0.1, 0.2", [row(2.0, name="sink")]))
+    table.store("offsets", table.StoredSection("Monday, 0.1, 0.2", [row(0.5, 0.7)]))
+    table.store("offsets", table.StoredSection("Friday, 0.1, 0.2", [row(1.5)]))
+    assert table.read_stored()["spark"].rows[0].ratios == [2.0]
     lines = [line for line in table.PAGE.read_text().splitlines() if "k per CPU second" in line]
     assert ["sink" in line for line in lines] == [False, True], "in the order of the sections"
     assert "| 1.50 (1.50 to 1.50) | Friday" in lines[0]

@@ -121,10 +121,11 @@ class NodeChanges:
         return [node for node in gone if node not in waiting]
 
     def _may_answer(self, node: int) -> bool:
+        """A lease of the process that was registered may still last."""
         failure_detector, known = self._term.failure_detector, self._context.nodes[node]
-        if failure_detector is None or failure_detector.has_left(node, known.epoch):
+        if failure_detector is not None and failure_detector.has_left(node, known.epoch):
             return False
-        return failure_detector.may_hold_lease(node)
+        return self._term.may_hold_lease(node)
 
     async def start(self, nodes: Collection[LiveNode]) -> None:
         """Let new nodes know the cluster, then lead what they can lead."""

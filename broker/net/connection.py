@@ -342,7 +342,7 @@ class Connection(asyncio.Protocol):
         """Tell whoever still works for this peer, and give everything back."""
         # A connection that was turned away was never counted: giving back what it did not take
         # would let one more in than the quotas allow, each time.
-        self._know_itself_no_longer()
+        self._break_cycles()
         if not self._is_admitted:
             return
         self._is_closing = True
@@ -359,7 +359,7 @@ class Connection(asyncio.Protocol):
         self._charged = 0
         self._listener.left(self)
 
-    def _know_itself_no_longer(self) -> None:
+    def _break_cycles(self) -> None:
         """Be freed without the collector, which looks at old objects seldom (gc_tuning.py)."""
         self._timeouts.stop()
         self._sender.close()

@@ -220,7 +220,7 @@ class KazooSession:
             },
         )
         self._learn_negotiated_timeout()
-        self._servers_in_order = KazooServers(
+        KazooServers(
             self._client._connection,  # noqa: SLF001 - it has no public name
             self._handler.timeout_exception,
         )

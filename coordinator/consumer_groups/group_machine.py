@@ -203,13 +203,11 @@ class ConsumerGroupMachine:
 
     def stop_timers(self, member: ConsumerMember) -> None:
         """Nothing is awaited of a member any more."""
-        self._timers.end(member.session)
-        self._timers.end(member.rebalance)
+        self._timers.end(member.session, member.rebalance)
 
     def retire(self, group: ConsumerGroup) -> None:
         """The group goes on as a classic one: nothing of this one moves any more."""
-        for deadline in group.timers():
-            self._timers.end(deadline)
+        self._timers.end(*group.timers())
 
     def _session_expired(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         self._expired(group, member, member.session, "its session timed out")
