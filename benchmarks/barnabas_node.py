@@ -10,6 +10,8 @@ from pathlib import Path
 from benchmarks.server_process import ServerProcess, write_properties
 
 ROOT = Path(__file__).resolve().parents[1]
+NODES_PYTHON = "BARNABAS_NODES_PYTHON"
+"""Names the Python of an environment that has an installed barnabas, to measure that instead."""
 
 
 def barnabas_node(
@@ -34,8 +36,12 @@ def barnabas_node(
         **(settings or {}),
     }
     file, port = write_properties(directory, properties)
-    search_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    installed = os.environ.get(NODES_PYTHON)
+    found_first = "" if installed else str(ROOT)
+    search_path = os.pathsep.join(filter(None, (found_first, os.environ.get("PYTHONPATH", ""))))
     # an installed wheel has its bytecode; a checkout keeps it unless this variable forbids it
     command = ["/usr/bin/env", "-u", "PYTHONDONTWRITEBYTECODE", f"PYTHONPATH={search_path}"]
-    command += [sys.executable, "-m", "barnabas.broker", str(file)]
+    # -P: an installed package would be hidden by a checkout that is the current directory
+    command += [installed, "-P"] if installed else [sys.executable]
+    command += ["-m", "barnabas.broker", str(file)]
     return ServerProcess(f"barnabas-{node_id}", command, port, directory / "node.log")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import mmap
 import os
 import random
 import subprocess
@@ -157,6 +158,9 @@ def append_rows(rounds: int, megabytes: int) -> list[FigureRow]:
             note = f"{times * records / took / 1e3:.0f} k records/s"
             name = f"{what}, {records} records, {len(batch)} bytes"
             rows.append(FigureRow(name, "MB/s", size / took, limit, "write()", note))
+        took = best(rounds, lambda b=batch, t=times: mapped(b, t))  # type: ignore[misc]
+        name = f"copied into a mapped file, {records} records, {len(batch)} bytes"
+        rows.append(FigureRow(name, "MB/s", size / took, limit, "write()"))
     return rows
 
 
@@ -165,6 +169,23 @@ def written(batch: bytearray, times: int) -> float:
     with tempfile.NamedTemporaryFile(prefix="barnabas-bench-") as file:
         descriptor = file.fileno()
         return seconds(lambda: [os.write(descriptor, batch) for _ in range(times)])
+
+
+def mapped(batch: bytearray, times: int) -> float:
+    """The same bytes into the memory of a file that was given its blocks before (not counted).
+
+    What appends without a system call would cost at the least: docs/decisions/0014.
+    """
+    with tempfile.NamedTemporaryFile(prefix="barnabas-bench-") as file:
+        length = len(batch)
+        os.posix_fallocate(file.fileno(), 0, times * length)
+        with mmap.mmap(file.fileno(), times * length) as memory:
+
+            def all_of_them() -> None:
+                for at in range(0, times * length, length):
+                    memory[at : at + length] = batch
+
+            return seconds(all_of_them)
 
 
 def read_rows(log: Log, rounds: int) -> list[FigureRow]:

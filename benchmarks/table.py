@@ -1,6 +1,6 @@
 """One table of what we claim about speed, beside Apache Kafka, in one order after one warm-up.
 
-    python -m benchmarks.table --against kafka [--section NAME] [--quick]
+    python -m benchmarks.table --against kafka [--section NAME] [--quick] [--compiled]
 
 Reuses the benchmarks of single matters: commits and fetches of offsets for 50 groups on all offsets
 partitions, with three replicas, in bulk; records of equal and of varied lengths, of many clients in
@@ -12,7 +12,8 @@ rounds, and the lowest and the highest.
 Without ``--quick`` each section's rows take the place of its former ones as soon as it is done, in
 benchmarks/ratios.json and in the table of docs/benchmarks.md; a section that fails costs the others
 nothing. With it each row takes about a minute, nothing is written, and the run ends with 1 where a
-ratio is lower than the stored one by more than both spreads.
+ratio is lower than the stored one by more than both spreads. With ``--compiled`` the nodes are of
+a compiled wheel (docs/decisions/0012), and the rows stand beside those of plain Python.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,8 +46,9 @@ from benchmarks import (
     start,
 )
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
-from benchmarks.barnabas_node import barnabas_node
+from benchmarks.barnabas_node import NODES_PYTHON, barnabas_node
 from benchmarks.bulk_commits import CELLS as BULK_CELLS
+from benchmarks.compiled_environment import build_compiled_wheel, install
 from benchmarks.generator import LoadWindow
 from benchmarks.report import Cell, Measured, machine
 from benchmarks.server_process import ServerProcess, pin
@@ -216,6 +218,10 @@ SECTIONS: Sequence[tuple[str, Callable[[Plan, Place], list[Row]]]] = (
     ("spark", rows_spark.rows),
 )
 """In this order, each with its own servers and warm-up."""
+_COMPILED = ", compiled"
+"""What sections and rows of nodes of a compiled wheel have at the end of their names."""
+KEPT = [name + build for build in ("", _COMPILED) for name, _ in SECTIONS]
+"""The sections in the order of the page."""
 
 
 # -- what is told and kept -----------------------------------------------------------------------
@@ -244,7 +250,7 @@ def read_stored() -> dict[str, StoredSection]:
 def store(section: str, kept: StoredSection) -> None:
     """Put one section's rows in the place of those before, in the file and in the page."""
     every = read_stored() | {section: kept}
-    in_order = {name: asdict(every[name]) for name, _ in SECTIONS if name in every}
+    in_order = {name: asdict(every[name]) for name in KEPT if name in every}
     STORED.write_text(json.dumps(in_order, indent=1) + "\n")
     PAGE.write_text(put_into_page(PAGE.read_text(), text_of(every, WHOLE)))
 
@@ -263,7 +269,7 @@ def text_of(kept: Mapping[str, StoredSection], plan: Plan) -> str:
     ]
     lines = [
         f"{row.line()} {kept[name].measured} |"
-        for name, _ in SECTIONS
+        for name in KEPT
         if name in kept
         for row in kept[name].rows
     ]
@@ -304,17 +310,22 @@ def arguments() -> argparse.Namespace:
         choices=[name for name, _ in SECTIONS],
         help="leave others out",
     )
+    parser.add_argument(
+        "--compiled",
+        action="store_true",
+        help="nodes of a compiled wheel: BARNABAS_COMPILED_WHEEL, or one made now in two minutes",
+    )
     parser.add_argument("--print", action="store_true", help="write neither page nor ratios")
     return parser.parse_args()
 
 
 def measured(
-    name: str, run: Callable[[Plan, Place], list[Row]], plan: Plan, place: Place
+    name: str, run: Callable[[Plan, Place], list[Row]], plan: Plan, place: Place, build: str
 ) -> StoredSection | None:
     """Run one section and print its rows; None when it failed, which costs the others nothing."""
     before = os.getloadavg()[0]
     try:
-        rows = run(plan, place)
+        rows = [replace(row, name=row.name + build) for row in run(plan, place)]
     except Exception:  # noqa: BLE001 - of whatever kind: told, and counted as a failure
         print(f"{name}: failed\n{traceback.format_exc()}", file=sys.stderr, flush=True)
         return None
@@ -339,16 +350,21 @@ def main() -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))
         address = stack.enter_context(commit.zookeeper_address(None, directory / "zookeeper"))
         place = Place(directory, address, options.libs)
+        build = ""
+        if options.compiled:
+            build = _COMPILED
+            python = install(build_compiled_wheel(directory / "wheels"), directory / "venv")
+            os.environ[NODES_PYTHON] = str(python)
         for name, run in SECTIONS:
             if options.section and name not in options.section:
                 continue
-            found = measured(name, run, plan, place)
+            found = measured(name, run, plan, place, build)
             if found is None:
                 problems.append(f"failed: {name}")
             elif options.quick:
                 problems += regressions(found.rows, ratios)
             elif not options.print:
-                store(name, found)
+                store(name + build, found)
     if problems:
         sys.exit("\n".join(["slower than stored, or failed:", *problems]))
 

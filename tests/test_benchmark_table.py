@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.protocol.hashing import group_partition
-from benchmarks import table
+from benchmarks import barnabas_node, table
 from benchmarks.generator import RING, LoadWindow, exchanges
 from benchmarks.table import BEGIN, END, PAGE, SECTIONS, put_into_page, regressions
 from benchmarks.table_row import WHOLE, Place, Plan, Row
@@ -67,8 +67,32 @@ def test_a_section_that_fails_costs_the_others_nothing(capsys: pytest.CaptureFix
         raise RuntimeError("a client ended")
 
     place = Place(Path("/nowhere"), "", None)
-    assert table.measured("records", fails, WHOLE, place) is None
+    assert table.measured("records", fails, WHOLE, place, "") is None
     assert "a client ended" in capsys.readouterr().err
+
+
+def test_rows_of_a_compiled_wheel_stand_after_those_of_plain_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "STORED", tmp_path / "ratios.json")
+    monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
+    table.PAGE.write_text(f"{BEGIN}\n{END}\n")
+    for build in (table._COMPILED, ""):
+        place = Place(Path("/nowhere"), "", None)
+        found = table.measured("offsets", lambda _plan, _place: [row(1.0)], WHOLE, place, build)
+        assert found is not None
+        table.store(f"offsets{build}", found)
+    names = [line.split(" | ")[0] for line in table.PAGE.read_text().splitlines()[-6:-2]]
+    assert [name for name in names if "commit" in name] == ["| commit", "| commit, compiled"]
+
+
+def test_a_node_of_an_installed_package_does_not_see_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(barnabas_node.NODES_PYTHON, "/environment/bin/python")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    command = barnabas_node.barnabas_node(tmp_path, "localhost:2181")._command
+    assert command[3:7] == ["PYTHONPATH=", "/environment/bin/python", "-P", "-m"]
 
 
 def test_a_row_that_was_never_stored_is_not_slower() -> None:

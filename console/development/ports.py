@@ -54,6 +54,18 @@ def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     raise OSError(f"no {count} free ports between {_LOWEST} and {_HIGHEST}")
 
 
+def adjacent_free_ports(count: int, host: str = LOOPBACK) -> int:
+    """The first of so many free ports in a row, kept as :func:`free_ports` keeps its own.
+
+    Raises OSError when there are none.
+    """
+    for _ in range(_ATTEMPTS):
+        first = random.randint(_LOWEST, _HIGHEST - count)  # noqa: S311 - no secret
+        if all(_take(port, host) for port in range(first, first + count)):
+            return first
+    raise OSError(f"no {count} free ports in a row between {_LOWEST} and {_HIGHEST}")
+
+
 def _take(port: int, host: str) -> bool:
     """Hold ``port``; False when it is in use or held, by this process too."""
     holder = socket.socket()

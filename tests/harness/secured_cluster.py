@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -17,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.client.zookeeper.identity import ZooKeeperLogin
 from barnabas.console.__main__ import main
-from barnabas.console.development.ports import LOOPBACK, free_ports
+from barnabas.console.development.ports import LOOPBACK, adjacent_free_ports, free_ports
 from barnabas.console.development.zookeeper_security import client_jaas
 from benchmarks.barnabas_node import ROOT
 from benchmarks.server_process import ServerProcess
@@ -57,7 +55,7 @@ class SecuredCluster:
         self._zookeeper_ports = ports[:zookeeper_servers]
         self._quorum_ports = ports[zookeeper_servers:]
         self._ports_each = 3 if with_certificates else 2
-        self._port = _adjacent_ports(self._ports_each * nodes)
+        self._port = adjacent_free_ports(self._ports_each * nodes)
         self._count = nodes
         self._users = users
         self._with_certificates = with_certificates
@@ -249,16 +247,3 @@ def _process(name: str, words: list[str], port: int, log: Path) -> ServerProcess
     search_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     command = ["/usr/bin/env", "-u", "PYTHONDONTWRITEBYTECODE", f"PYTHONPATH={search_path}"]
     return ServerProcess(name, [*command, sys.executable, *words], port, log)
-
-
-def _adjacent_ports(count: int) -> int:
-    """The first of so many free ports in a row, as the command gives them out."""
-    for first in free_ports(20):
-        try:
-            with ExitStack() as stack:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.create_server((LOOPBACK, port)))
-                return first
-        except OSError:
-            continue
-    raise AssertionError("no ports in a row are free")

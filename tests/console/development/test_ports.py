@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from barnabas.console.development import ports
-from barnabas.console.development.ports import LOOPBACK, free_ports, is_free
+from barnabas.console.development.ports import LOOPBACK, adjacent_free_ports, free_ports, is_free
 
 _ASK = (
     "from barnabas.console.development import ports; "
@@ -39,6 +39,16 @@ def test_no_port_is_given_twice_while_it_is_held(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ports, "_HIGHEST", ports._LOWEST + 60)
     first = free_ports(8)
     assert not set(first) & set(free_ports(8))
+
+
+def test_ports_in_a_row_are_held_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = adjacent_free_ports(3)
+    held = [one.getsockname()[1] for one in list(ports._held)[-3:]]
+    assert held == [first, first + 1, first + 2]
+    monkeypatch.setattr(ports, "_LOWEST", first)
+    monkeypatch.setattr(ports, "_HIGHEST", first + 3)
+    with pytest.raises(OSError, match="no 3 free ports in a row"):
+        adjacent_free_ports(3)
 
 
 def test_a_process_that_asks_for_ever_holds_a_bounded_number() -> None:
