@@ -10,8 +10,8 @@ from struct import unpack_from
 from typing import Final
 
 _WORD: Final = 0xFFFFFFFF
-_M: Final = 0x5BD1E995
-_SEED: Final = 0x9747B28C
+MURMUR2_FACTOR: Final = 0x5BD1E995
+MURMUR2_SEED: Final = 0x9747B28C
 REMEMBERED_LENGTH_MAX: Final = 256
 """Longer names of groups are not kept: 16,384 of the longest would take half a gigabyte."""
 
@@ -61,17 +61,17 @@ def _remembered_partition(group: str, count: int) -> int:
 def murmur2(data: bytes) -> int:
     """Kafka's 32-bit murmur2, signed: how producers spread keys."""
     length = len(data)
-    hashed = _SEED ^ length
+    hashed = MURMUR2_SEED ^ length
     words = length >> 2
     for word in unpack_from(f"<{words}I", data):
-        mixed = word * _M & _WORD
+        mixed = word * MURMUR2_FACTOR & _WORD
         mixed ^= mixed >> 24
-        hashed = (hashed * _M & _WORD) ^ (mixed * _M & _WORD)
+        hashed = (hashed * MURMUR2_FACTOR & _WORD) ^ (mixed * MURMUR2_FACTOR & _WORD)
     tail = data[words * 4 :]
     if tail:
-        hashed = (hashed ^ int.from_bytes(tail, "little")) * _M & _WORD
+        hashed = (hashed ^ int.from_bytes(tail, "little")) * MURMUR2_FACTOR & _WORD
     hashed ^= hashed >> 13
-    hashed = hashed * _M & _WORD
+    hashed = hashed * MURMUR2_FACTOR & _WORD
     hashed ^= hashed >> 15
     return _signed(hashed)
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from barnabas.client.cluster import Cluster, TopicPartition
 from barnabas.client.errors import KafkaError, raise_for
 from barnabas.client.retry import Attempts
@@ -25,14 +27,15 @@ from barnabas.pipeline.cluster_requests import partitions_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import keyed_partition
 from barnabas.protocol.messages import describe_producers, init_producer_id, produce
-from barnabas.protocol.records.builder import Pair, build_batch, build_batch_of
+from barnabas.protocol.records.builder import Pair, encode_record, encoded_pairs, seal
+from barnabas.protocol.records.header import TRANSACTIONAL
 from barnabas.protocol.records.record import HeaderPair, Record
+
+from .record_columns import PER_RECORD_BYTES, RecordColumns, Rows
 
 Headers = tuple[HeaderPair, ...]
 
 _ALL: Final = -1
-_PER_RECORD_BYTES: Final = 24
-"""More than a record needs besides key, value and headers."""
 _NOTHING: Final = -1
 
 
@@ -55,12 +58,30 @@ class _PartitionQueue:
     """The sequence number the leader saw last before this run; -1 for none."""
     sequence: int = 0
     """Of the first record gathered."""
+    count: int = 0
+    """Records gathered for the next batch."""
+    encoded: list[bytes] = field(default_factory=list)
+    """The first of them, in pieces."""
     pairs: list[Pair] = field(default_factory=list)
-    """Keys and values gathered for the next batch."""
+    """Keys and values of those that follow."""
     headers: list[Headers] = field(default_factory=list)
     """Of as many records, or none at all where no record has any."""
     size: int = 0
     under_way: Future[None] | None = None
+
+    def encode(self) -> list[bytes]:
+        """All that were gathered, in pieces."""
+        first = self.count - len(self.pairs)
+        if self.headers:
+            rows = zip(self.pairs, self.headers, strict=True)
+            self.encoded += [
+                encode_record(Record(number, 0, *pair, headers), 0, None)
+                for number, (pair, headers) in enumerate(rows, first)
+            ]
+        else:
+            self.encoded += encoded_pairs(self.pairs, first)
+        self.pairs, self.headers = [], []
+        return self.encoded
 
 
 async def new_identity(cluster: Cluster) -> ProducerIdentity:
@@ -125,7 +146,8 @@ class IdempotentSender:
         if headers and not queue.headers:
             queue.headers = [()] * len(queue.pairs)
         queue.pairs.append((key, value))
-        queue.size += len(key or b"") + len(value or b"") + _PER_RECORD_BYTES
+        queue.count += 1
+        queue.size += len(key or b"") + len(value or b"") + PER_RECORD_BYTES
         if queue.headers or headers:
             queue.headers.append(headers)
             queue.size += sum(len(name) + len(data or b"") + 10 for name, data in headers)
@@ -135,10 +157,45 @@ class IdempotentSender:
             if partition is None and key is None:
                 self._sticky[topic] += 1
 
+    def add_columns(self, topic: str, columns: RecordColumns) -> None:
+        """Take many records, cut into the same batches as one by one. Raises KafkaError."""
+        sizes = columns.sizes()
+        placed = columns.partitions
+        if placed is None and columns.keys is not None:
+            placed = columns.keyed_partitions(self._partitions(topic))
+        if placed is not None:
+            for partition in np.unique(placed).tolist():
+                rows = np.flatnonzero(placed == partition)
+                while len(rows):
+                    rows = rows[self._fill(topic, partition, columns, rows, sizes) :]
+            return
+        rows = np.arange(columns.count)
+        while len(rows):
+            partition = self._sticky[topic] % self._partitions(topic)
+            rows = rows[self._fill(topic, partition, columns, rows, sizes) :]
+            self._sticky[topic] += not self._queues[topic, partition].count
+
+    def _fill(
+        self, topic: str, partition: int, columns: RecordColumns, rows: Rows, sizes: Rows
+    ) -> int:
+        """Gather rows until the next batch is full and on its way; how many that took."""
+        topic_partition = (topic, partition)
+        queue = self._queues.get(topic_partition) or self._open(topic_partition)
+        filled = queue.size + np.cumsum(sizes[rows])
+        taken = min(len(rows), int(np.searchsorted(filled, self._batch_bytes)) + 1)
+        queue.encode()
+        queue.encoded += columns.encoded(rows[:taken], queue.count)
+        queue.count += taken
+        queue.size = int(filled[taken - 1])
+        self.sent += taken
+        if queue.size >= self._batch_bytes:
+            self._dispatch(TopicPartition(*topic_partition), queue)
+        return taken
+
     def finish(self) -> None:
         """Send what is left; return when everything is acknowledged by all in-sync replicas."""
         for topic_partition, queue in self._queues.items():
-            if queue.pairs:
+            if queue.count:
                 self._dispatch(TopicPartition(*topic_partition), queue)
         for queue in self._queues.values():
             _await(queue)
@@ -178,9 +235,9 @@ class IdempotentSender:
 
     def _dispatch(self, topic_partition: TopicPartition, queue: _PartitionQueue) -> None:
         """Send the batch gathered unless the leader had it, and the one after it, already."""
-        pairs, queue.pairs, queue.size = queue.pairs, [], 0
-        headers, queue.headers = queue.headers, []
-        first, queue.sequence = queue.sequence, queue.sequence + len(pairs)
+        encoded, count = queue.encode(), queue.count
+        queue.encoded, queue.count, queue.size = [], 0, 0
+        first, queue.sequence = queue.sequence, queue.sequence + count
         # The leader has seen a later batch. One is in flight at a time, so this one was
         # acknowledged. The batch that ends at last_known is sent again: it may be appended and not
         # replicated yet, and the leader answers a duplicate only when it is.
@@ -189,7 +246,7 @@ class IdempotentSender:
         if self._new and self._admit is not None:
             self._admit(self._new)  # all that came up since the last time: one request, not many
             self._new = []
-        batch = self._built(pairs, headers, first)
+        batch = self._built(encoded, count, first)
         # After a retry the second of two batches in flight may arrive first, and a leader refuses a
         # sequence number that leaves a gap.
         _await(queue)
@@ -198,32 +255,12 @@ class IdempotentSender:
         )
         queue.under_way = self._client.start(sending)
 
-    def _built(self, pairs: Sequence[Pair], headers: Sequence[Headers], sequence: int) -> bytearray:
+    def _built(self, encoded: Sequence[bytes], count: int, sequence: int) -> bytearray:
         now_ms = time.time_ns() // 1_000_000
-        producer_id, epoch = self._identity
-        is_transactional = self._transactional_id is not None
-        if not headers:
-            return build_batch(
-                pairs,
-                timestamp_ms=now_ms,
-                codec=self._codec,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                base_sequence=sequence,
-                is_transactional=is_transactional,
-            )
-        records = [
-            Record(number, now_ms, *pair, record_headers)
-            for number, (pair, record_headers) in enumerate(zip(pairs, headers, strict=True))
-        ]
-        return build_batch_of(
-            records,
-            codec=self._codec,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            base_sequence=sequence,
-            is_transactional=is_transactional,
-        )
+        attributes = 0 if self._transactional_id is None else TRANSACTIONAL
+        last, body = count - 1, b"".join(encoded)
+        times, numbers = (now_ms, now_ms), (*self._identity, sequence)
+        return seal(body, self._codec, attributes, last, *times, *numbers, count)
 
 
 async def last_sequence(

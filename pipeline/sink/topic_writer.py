@@ -24,6 +24,7 @@ from barnabas.pipeline.source.errors import BadOption
 
 from .idempotent_sender import IdempotentSender, ProducerIdentity, new_identity
 from .ledger import Ledger
+from .record_columns import RecordColumns
 from .topic_options import TopicSinkOptions
 
 if TYPE_CHECKING:
@@ -104,10 +105,22 @@ def _sent(
         task=task_number(),
     )
     for batch in batches:
-        for row in rows_of(batch, options.topic):
-            sender.add(*row)
+        add_rows(sender, batch, options.topic)
     sender.finish()
     return Written(sender.sent)
+
+
+def add_rows(sender: IdempotentSender, batch: pa.RecordBatch, topic: str | None) -> None:
+    """Hand rows to a sender, in columns where one topic gets them all and none is unusual.
+
+    Raises KafkaError, and BadOption without a topic.
+    """
+    columns = RecordColumns.of(batch) if topic is not None and batch.num_rows else None
+    if topic is not None and columns is not None:
+        sender.add_columns(topic, columns)
+    else:
+        for row in rows_of(batch, topic):
+            sender.add(*row)
 
 
 def rows_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[Any, ...]]:

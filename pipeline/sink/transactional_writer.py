@@ -30,7 +30,7 @@ from . import transactions
 from .decisions import Decisions
 from .idempotent_sender import IdempotentSender
 from .topic_options import TopicSinkOptions
-from .topic_writer import batch_number, rows_of, task_number
+from .topic_writer import add_rows, batch_number, rows_of, task_number
 from .transactions import OVER, Transaction
 
 log = logging.getLogger(__name__)
@@ -79,18 +79,19 @@ class TransactionalStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Prepared:
         """Prepare the transaction of one task, on an executor."""
-        rows = (row for batch in iterator for row in rows_of(batch, self._options.topic))
-        first = next(rows, None)
+        filled = (given for given in iterator if given.num_rows)
+        first = next(filled, None)
         if first is None:
             return Prepared(0, None)
+        topic, *_ = next(rows_of(first.slice(0, 1), self._options.topic))
         client, batch = client_for(*self._options.address), batch_number()
         transaction = self._begun(client)
-        noted = transactions.noted_batch(client.cluster, transaction.transactional_id, first[0])
+        noted = transactions.noted_batch(client.cluster, transaction.transactional_id, topic)
         newest = client.run(noted)
         if newest is not None and newest >= batch:
             return Prepared(0, None)
         try:
-            return self._prepared(client, transaction, batch, chain([first], rows))
+            return self._prepared(client, transaction, batch, chain([first], filled))
         except Exception:
             # Readers need not wait for the time-out; if this fails too, they must.
             with suppress(KafkaError):
@@ -163,7 +164,7 @@ class TransactionalStreamWriter(DataSourceStreamArrowWriter):
         client: BlockingClient,
         transaction: Transaction,
         batch: int,
-        rows: Iterator[tuple[Any, ...]],
+        filled: Iterator[pa.RecordBatch],
     ) -> Prepared:
         options = self._options
         sender = IdempotentSender(
@@ -177,8 +178,8 @@ class TransactionalStreamWriter(DataSourceStreamArrowWriter):
             transactional_id=transaction.transactional_id,
             admit=lambda new: client.run(transactions.include(client.cluster, transaction, new)),
         )
-        for row in rows:
-            sender.add(*row)
+        for given in filled:
+            add_rows(sender, given, options.topic)
         sender.finish()
         noted = transactions.note_batch(client.cluster, transaction, sender.topics, batch)
         client.run(noted)

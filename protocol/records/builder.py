@@ -34,7 +34,8 @@ from .varints import SMALL, SMALL_COUNT, encode_varint
 _FRONT: Final = Struct(">qiibI")
 _COVERED: Final = Struct(">hiqqqhii")
 _LENGTH_BEFORE_BODY: Final = HEADER_BYTES - 12
-_NULL: Final = encode_varint(-1)
+NULL: Final = encode_varint(-1)
+"""The length of a null key or value."""
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -62,7 +63,7 @@ def build_batch(
         attributes |= CONTROL
     count = len(pairs)
     return seal(
-        b"".join(_encoded_pairs(pairs, 0)),
+        b"".join(encoded_pairs(pairs, 0)),
         codec,
         attributes,
         count - 1,
@@ -86,24 +87,24 @@ def build_batch_in_rows(
             parts += section.encoded(count)
             count += section.count
         else:
-            parts += _encoded_pairs(section, count)
+            parts += encoded_pairs(section, count)
             count += len(section)
     assert count, "only compaction leaves empty batches"
     body = b"".join(parts)
     return seal(body, codec, 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
 
 
-def _encoded_pairs(pairs: Sequence[Pair], index: int) -> list[bytes]:
+def encoded_pairs(pairs: Sequence[Pair], index: int) -> list[bytes]:
     """The records in pieces, the first of them at offset delta ``index``."""
     parts: list[bytes] = []
     for key, value in pairs:
         if key is None:
-            key_size, key = _NULL, b""
+            key_size, key = NULL, b""
         else:
             size = len(key)
             key_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
         if value is None:
-            value_size, value = _NULL, b""
+            value_size, value = NULL, b""
         else:
             size = len(value)
             value_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
@@ -120,7 +121,7 @@ def build_single(key: bytes, value: bytes | None, timestamp_ms: int) -> bytearra
     size = len(key)
     key_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
     if value is None:
-        value_size, value = _NULL, b""
+        value_size, value = NULL, b""
     else:
         size = len(value)
         value_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
@@ -215,7 +216,7 @@ def _encoded(header: HeaderPair) -> tuple[bytes, bytes]:
 
 
 def _prefixed(field: bytes | None) -> bytes:
-    return _NULL if field is None else encode_varint(len(field)) + field
+    return NULL if field is None else encode_varint(len(field)) + field
 
 
 def seal(
