@@ -47,12 +47,16 @@ def test_a_row_is_slower_when_its_best_round_is_below_the_worst_that_is_stored(
     assert bool(regressions([row(*measured)], {"commit": [0.9, 1.0, 1.1]})) is is_slower
 
 
-def test_each_section_is_kept_as_soon_as_it_is_done_and_others_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def nothing_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another file of ratios, and another page whose table is empty."""
     monkeypatch.setattr(table, "STORED", tmp_path / "ratios.json")
     monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
     table.PAGE.write_text(f"{BEGIN}\n{END}\n")
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_each_section_is_kept_as_soon_as_it_is_done_and_others_stay() -> None:
     table.store("spark", table.StoredSection("Tuesday, 0.1, 0.2", [row(2.0, name="sink")]))
     table.store("offsets", table.StoredSection("Monday, 0.1, 0.2", [row(0.5, 0.7)]))
     table.store("offsets", table.StoredSection("Friday, 0.1, 0.2", [row(1.5)]))
@@ -71,12 +75,8 @@ def test_a_section_that_fails_costs_the_others_nothing(capsys: pytest.CaptureFix
     assert "a client ended" in capsys.readouterr().err
 
 
-def test_rows_of_a_compiled_wheel_stand_after_those_of_plain_python(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table, "STORED", tmp_path / "ratios.json")
-    monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
-    table.PAGE.write_text(f"{BEGIN}\n{END}\n")
+@pytest.mark.usefixtures("nothing_kept")
+def test_rows_of_a_compiled_wheel_stand_after_those_of_plain_python() -> None:
     for build in (table._COMPILED, ""):
         place = Place(Path("/nowhere"), "", None)
         found = table.measured("offsets", lambda _plan, _place: [row(1.0)], WHOLE, place, build)

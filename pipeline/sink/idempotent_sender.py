@@ -83,6 +83,12 @@ class _PartitionQueue:
         self.pairs, self.headers = [], []
         return self.encoded
 
+    def take(self) -> tuple[bytes, int]:
+        """The records gathered, encoded, and how many they are; the next batch is empty."""
+        taken = b"".join(self.encode()), self.count
+        self.encoded, self.count, self.size = [], 0, 0
+        return taken
+
 
 async def new_identity(cluster: Cluster) -> ProducerIdentity:
     """A producer id that nobody else has."""
@@ -235,8 +241,7 @@ class IdempotentSender:
 
     def _dispatch(self, topic_partition: TopicPartition, queue: _PartitionQueue) -> None:
         """Send the batch gathered unless the leader had it, and the one after it, already."""
-        encoded, count = queue.encode(), queue.count
-        queue.encoded, queue.count, queue.size = [], 0, 0
+        body, count = queue.take()
         first, queue.sequence = queue.sequence, queue.sequence + count
         # The leader has seen a later batch. One is in flight at a time, so this one was
         # acknowledged. The batch that ends at last_known is sent again: it may be appended and not
@@ -246,7 +251,7 @@ class IdempotentSender:
         if self._new and self._admit is not None:
             self._admit(self._new)  # all that came up since the last time: one request, not many
             self._new = []
-        batch = self._built(encoded, count, first)
+        batch = self._built(body, count, first)
         # After a retry the second of two batches in flight may arrive first, and a leader refuses a
         # sequence number that leaves a gap.
         _await(queue)
@@ -255,12 +260,11 @@ class IdempotentSender:
         )
         queue.under_way = self._client.start(sending)
 
-    def _built(self, encoded: Sequence[bytes], count: int, sequence: int) -> bytearray:
+    def _built(self, body: bytes, count: int, sequence: int) -> bytearray:
         now_ms = time.time_ns() // 1_000_000
         attributes = 0 if self._transactional_id is None else TRANSACTIONAL
-        last, body = count - 1, b"".join(encoded)
         times, numbers = (now_ms, now_ms), (*self._identity, sequence)
-        return seal(body, self._codec, attributes, last, *times, *numbers, count)
+        return seal(body, self._codec, attributes, count - 1, *times, *numbers, count)
 
 
 async def last_sequence(

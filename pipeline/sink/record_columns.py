@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from barnabas.protocol.hashing import MURMUR2_FACTOR, MURMUR2_SEED, keyed_partition
 from barnabas.protocol.records.builder import NULL, encoded_pairs
+from barnabas.protocol.records.record_rows import runs_of_deltas
 from barnabas.protocol.records.varints import encode_varint
 
 Rows = NDArray[np.int64]
@@ -26,8 +27,7 @@ Rows = NDArray[np.int64]
 PER_RECORD_BYTES: Final = 24
 """More than a record needs besides key, value and headers."""
 
-_DELTA_ENDS: Final = (1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 34)
-"""Below these an offset delta takes 1, 2, 3, 4, 5 bytes."""
+_LOOKED_AT: Final = ("key", "value", "partition", "headers")
 _GROUP_MIN: Final = 8
 """Fewer keys of one length are hashed one by one."""
 _MATRIX_MIN: Final = 8
@@ -43,10 +43,8 @@ class BytesColumn:
     lengths: NDArray[np.int64]
 
     @classmethod
-    def of(cls, array: pa.Array) -> BytesColumn | None:
-        """From strings or binaries; None where a row is null."""
-        if array.null_count:
-            return None
+    def of(cls, array: pa.Array) -> BytesColumn:
+        """From strings or binaries."""
         array = array.cast(pa.binary())
         _, offsets, data = array.buffers()
         bounds = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset).astype(np.int64)
@@ -92,20 +90,21 @@ class RecordColumns:
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> RecordColumns | None:
         """None for rows that have to be looked at one by one: some nulls, headers, topics."""
-        names = batch.schema.names
-        if "headers" in names and batch.column("headers").null_count < batch.num_rows:
+        count = batch.num_rows
+        filled = {
+            name: column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            if name in _LOOKED_AT and column.null_count < count
+        }
+        if "headers" in filled or any(column.null_count for column in filled.values()):
             return None
-        keys, values = (_column(batch, name) for name in ("key", "value"))
-        if keys is _MIXED or values is _MIXED:
-            return None
-        partitions = None
-        if "partition" in names:
-            found = batch.column("partition")
-            if found.null_count == 0:
-                partitions = found.to_numpy(zero_copy_only=False).astype(np.int64)
-            elif found.null_count < batch.num_rows:
-                return None
-        return cls(batch.num_rows, keys, values, partitions)
+        keys, values, partitions = (filled.get(name) for name in ("key", "value", "partition"))
+        return cls(
+            count,
+            None if keys is None else BytesColumn.of(keys),
+            None if values is None else BytesColumn.of(values),
+            None if partitions is None else partitions.to_numpy().astype(np.int64),
+        )
 
     def sizes(self) -> NDArray[np.int64]:
         """What each row counts for in a batch that is filled."""
@@ -141,13 +140,10 @@ class RecordColumns:
                 for column in (self.keys, self.values)
             )
             return encoded_pairs(list(zip(keys, values, strict=True)), first)
-        parts, done = [], 0
-        for end in _DELTA_ENDS:
-            stop = min(len(rows), end - first)
-            if stop > done:
-                parts.append(self._matrix(rows[done:stop], first + done, key_length, value_length))
-                done = stop
-        return parts
+        return [
+            self._matrix(rows[done : done + count], first + done, key_length, value_length)
+            for done, count in runs_of_deltas(first, len(rows))
+        ]
 
     def _matrix(self, rows: Rows, first: int, key_length: int, value_length: int) -> bytes:
         """Records of one layout, whose offset deltas take the same number of bytes."""
@@ -176,20 +172,6 @@ class RecordColumns:
                 records[:, place : place + count] = column.matrix(rows, count)
             place += count
         return records.tobytes()
-
-
-_MIXED: Final = BytesColumn(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
-"""Stands for a column with some nulls."""
-
-
-def _column(batch: pa.RecordBatch, name: str) -> BytesColumn | None:
-    """None for one that is not there or is all null."""
-    if name not in batch.schema.names:
-        return None
-    found = batch.column(name)
-    if found.null_count == batch.num_rows:
-        return None
-    return BytesColumn.of(found) or _MIXED
 
 
 def murmur2_of(keys: NDArray[np.uint8]) -> NDArray[np.uint32]:

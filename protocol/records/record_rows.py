@@ -42,12 +42,8 @@ class RecordRows:
 
     def encoded(self, first: int) -> Iterator[bytes | bytearray]:
         """The records in pieces, the first of them at offset delta ``first``."""
-        done = 0
-        for end in _DELTA_ENDS:
-            count = min(first + self.count, end) - first - done
-            if count > 0:
-                yield self._run(first, done, count)
-                done += count
+        for done, count in runs_of_deltas(first, self.count):
+            yield self._run(first, done, count)
 
     def _run(self, first: int, done: int, count: int) -> bytearray:
         """``count`` records behind ``done`` others, whose deltas take the same number of bytes."""
@@ -68,6 +64,19 @@ class RecordRows:
         for position, column in self.value_columns:
             fill(rows, value_at + position, stride, column, done)
         return rows
+
+
+def runs_of_deltas(first: int, count: int) -> Iterator[tuple[int, int]]:
+    """``count`` records from offset delta ``first`` on, by how many bytes their deltas take.
+
+    Yields how many were before, and how many these are.
+    """
+    done = 0
+    for end in _DELTA_ENDS:
+        alike = min(first + count, end) - first - done
+        if alike > 0:
+            yield done, alike
+            done += alike
 
 
 def _deltas(start: int, count: int) -> bytes:

@@ -85,7 +85,6 @@ def _walk(  # noqa: C901 - hot loop
     newest: i64 = INT64_MIN
     previous: i64 = -1
     time: i64 = 0
-    due: i64 = 0
     try:
         for due in range(2 * index, 2 * end, 2):
             size: i64 = data[position]
