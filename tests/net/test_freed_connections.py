@@ -15,10 +15,14 @@ from barnabas.broker.handlers import sasl as sasl_handlers
 from barnabas.broker.net.connection import Connection
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.messages import heartbeat, list_groups, sasl_authenticate, sasl_handshake
+from tests.harness.compiled_code import interpreted_only
 from tests.harness.sasl_terms import terms
 from tests.net.client import RawClient, until
 from tests.net.conftest import ListeningNode, Start
 from tests.net.test_tls_listener import World
+
+pytestmark = interpreted_only
+"""A weak reference to a compiled object dangles when that is freed: docs/decisions/0012."""
 
 
 @pytest.fixture(autouse=True)
