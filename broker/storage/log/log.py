@@ -713,8 +713,10 @@ class Log:
             with self._storage():
                 self._active.indexes.finish()
                 self.snapshots.take(self.producers, self.end_offset)
-        finally:
+        except BaseException:  # not finally: awaiting there, compiled code keeps the error for ever
             await self.flush()  # batches need no more space, other than a snapshot
+            raise
+        await self.flush()
         self.retire()
 
     def retire(self) -> None:
