@@ -53,12 +53,12 @@ spark-lowest:              ## the pipelines on the lowest releases of Spark and 
 	  'pyspark==4.2.0' 'pyarrow==18.0.0'
 	$(VENV)/spark-lowest/bin/python -m pytest tests/pipeline
 
-check: $(READY)            ## style, types, layers, citations and what docs/ says of the code
+check: $(READY)            ## style, types, layers, citations, what a file may be like and what docs/ says of the code
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_citations.py tests/test_docs.py
+	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_citations.py tests/test_docs.py
 	$(BIN)/python -m codespell_lib README.md CHANGELOG.md docs protocol coordinator client broker console pipeline tests benchmarks --skip 'tests/fuzz/corpus'
 
 format: $(READY)           ## rewrite what the formatter can

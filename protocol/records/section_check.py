@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 STEP_MAX: Final = 4096
 """Records walked one by one, at most, before a run is looked for again."""
+WORD: Final[i64] = 0
+"""What is assigned from it is a machine word in a compiled wheel."""
 
 
 class Survey(NamedTuple):
@@ -81,61 +83,44 @@ def _walk(  # noqa: C901 - hot loop
     without a call. Compiled, an i64 is a machine word, which is ten times as fast.
     """
     is_sequential, has_null_keys = True, False
-    oldest: i64 = INT64_MAX
-    newest: i64 = INT64_MIN
-    previous: i64 = -1
-    time: i64 = 0
+    oldest, newest, previous = WORD + INT64_MAX, WORD + INT64_MIN, WORD - 1
+    due = size = stop = stamp = time = delta = key = value = high = WORD
     try:
         for due in range(2 * index, 2 * end, 2):
-            size: i64 = data[position]
-            position += 1
+            size, position = data[position], position + 1
             if size > 0x7F:
-                high: i64 = data[position]
-                if high < 0x80:
-                    size = high << 7 | size & 0x7F
-                    position += 1
+                if (high := data[position]) < 0x80:
+                    size, position = high << 7 | size & 0x7F, position + 1
                 else:
                     size, position = _wide(data, position, size)
-            stop: i64 = position + (size >> 1)
-            stamp: i64 = data[position + 1]
-            position += 2
+            stop = position + (size >> 1)
+            stamp, position = data[position + 1], position + 2
             if stamp > 0x7F:
-                high = data[position]
-                if high < 0x80:
-                    stamp = high << 7 | stamp & 0x7F
-                    position += 1
+                if (high := data[position]) < 0x80:
+                    stamp, position = high << 7 | stamp & 0x7F, position + 1
                 else:
                     time, position = decode_varint(data, position - 1, VARLONG_BYTES_MAX)
-                    stamp = -1
+                    stamp = WORD - 1
             if stamp != previous or stamp < 0:
                 previous = stamp
                 if stamp >= 0:
                     time = (stamp >> 1) ^ -(stamp & 1)
-                oldest = min(oldest, time)
-                newest = max(newest, time)
-            delta: i64 = data[position]
-            position += 1
+                oldest, newest = min(oldest, time), max(newest, time)
+            delta, position = data[position], position + 1
             if delta > 0x7F:
-                high = data[position]
-                if high < 0x80:
-                    delta = high << 7 | delta & 0x7F
-                    position += 1
+                if (high := data[position]) < 0x80:
+                    delta, position = high << 7 | delta & 0x7F, position + 1
                 else:
                     delta, position = _wide(data, position, delta)
-            if delta != due:
-                is_sequential = False
-            key: i64 = data[position]
-            position += 1
+            is_sequential = is_sequential and delta == due
+            key, position = data[position], position + 1
             if key > 0x7F:
                 key, position = _wide(data, position, key)
             position += key >> 1
-            value: i64 = data[position]
-            position += 1
+            value, position = data[position], position + 1
             if value > 0x7F:
-                high = data[position]
-                if high < 0x80:
-                    value = high << 7 | value & 0x7F
-                    position += 1
+                if (high := data[position]) < 0x80:
+                    value, position = high << 7 | value & 0x7F, position + 1
                 else:
                     value, position = _wide(data, position, value)
             position += value >> 1
@@ -143,9 +128,7 @@ def _walk(  # noqa: C901 - hot loop
                 has_null_keys = has_null_keys or key == 1
                 if size & 1 or (key > 1 and key & 1) or (value > 1 and value & 1):
                     raise CorruptRecords("a negative length")
-            position += 1
-            if data[position - 1]:
-                position = _skip_headers(data, position - 1, stop, work)
+            position = _skip_headers(data, position, stop, work) if data[position] else position + 1
             if position != stop:
                 raise CorruptRecords(f"a record ends at {position}, not at {stop}")
     except IndexError as error:
