@@ -158,7 +158,13 @@ class ConfluentMember:
         return {topic_partition.partition for topic_partition in self._consumer.assignment()}
 
     def commit(self) -> None:
-        for topic_partition in self._consumer.commit(asynchronous=False):
+        try:
+            committed = self._consumer.commit(asynchronous=False)
+        except KafkaException as refused:
+            if refused.args[0].code() == KafkaError._NO_OFFSET:
+                return  # a rebalance took what it had read, and it has read nothing since
+            raise
+        for topic_partition in committed:
             assert topic_partition.error is None, topic_partition.error
 
     def close(self) -> None:

@@ -12,14 +12,13 @@ import pytest
 from barnabas.console.development.java import find_java
 from benchmarks.apache_kafka import class_path
 
-from .kafka_tools import FLAGS
+from .kafka_tools import FLAGS, PATIENCE
 from .needs import apache_kafka_jars, maven_jars
 
 NEWER: Final = "4.1.0"
 VERSIONS: Final = ("3.9.1", NEWER)
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
 CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-GROUPS: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 OFFSETS: Final = "org.apache.kafka.tools.GetOffsetShell"
 VERIFIABLE_PRODUCER: Final = "org.apache.kafka.tools.VerifiableProducer"
 VERIFIABLE_CONSUMER: Final = "org.apache.kafka.tools.VerifiableConsumer"
@@ -44,7 +43,7 @@ class JavaTools:
     def run(self, name: str, *arguments: str, given: str = "") -> str:
         """What a program prints; fails when it does."""
         done = subprocess.run(
-            [*self._java, name, *arguments],
+            [*self._java, name, *PATIENCE.get(name, ()), *arguments],
             input=given,
             capture_output=True,
             text=True,

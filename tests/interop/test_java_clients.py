@@ -14,7 +14,6 @@ from tests.harness.deployments import Deployment, await_leaders
 from tests.harness.java_tools import (
     CONSUMER,
     CONSUMER_SPEED,
-    GROUPS,
     OFFSETS,
     PRODUCER_SPEED,
     TOPICS,
@@ -22,6 +21,7 @@ from tests.harness.java_tools import (
     VERIFIABLE_PRODUCER,
     JavaTools,
 )
+from tests.harness.kafka_tools import GROUPS
 from tests.harness.stored_batches import stored_codecs
 
 pytestmark = pytest.mark.kafka

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import cramjam
 import lz4.frame
@@ -19,6 +20,7 @@ from barnabas.protocol.records.compression.codecs import (
     decompress,
     produced_bytes_max,
 )
+from barnabas.protocol.records.compression.output_room import KEPT_BYTES_MAX, room
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 TEXT = b"".join(b"%d bottles of milk, " % number for number in range(20_000))
@@ -272,6 +274,32 @@ def test_a_zstd_frame_that_claims_much_gets_no_more_room_than_its_blocks_need() 
 def test_a_broken_zstd_frame_is_corrupt(frame: str) -> None:
     with pytest.raises(CorruptRecords):
         read(Codec.ZSTD, bytes.fromhex(frame))
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+def test_what_an_earlier_batch_left_in_the_room_is_in_no_later_one(codec: Codec) -> None:
+    larger_than_kept = bytes(range(256)) * (KEPT_BYTES_MAX // 256 + 1000)
+    first = read(codec, compress(codec, TEXT))
+    for text in (b"short", larger_than_kept, b"", TEXT[::-1], b"shorter still"):
+        assert read(codec, compress(codec, text)) == text
+    assert first == TEXT, "it was handed out, and another one's bytes are in it"
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+def test_threads_that_decompress_at_once_have_rooms_of_their_own(codec: Codec) -> None:
+    texts = [bytes([number]) * 300_000 for number in range(4)]
+
+    def read_often(text: bytes) -> bool:
+        packed = compress(codec, text)
+        return all(read(codec, packed) == text for _ in range(50))
+
+    with ThreadPoolExecutor(len(texts)) as threads:
+        assert all(threads.map(read_often, texts))
+
+
+def test_no_more_than_the_bound_is_kept_for_the_next_batch() -> None:
+    assert len(room(KEPT_BYTES_MAX + 1)) == KEPT_BYTES_MAX + 1
+    assert len(room(1)) <= KEPT_BYTES_MAX
 
 
 def test_zstd_level_is_taken() -> None:

@@ -19,6 +19,8 @@ import cramjam
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.work_limit import BLOCK_STEPS, Work, decompression_steps
 
+from .output_room import more_room, room
+
 MAGIC: Final = b"\x04\x22\x4d\x18"
 BLOCK_BYTES: Final = 64 << 10
 END_MARK: Final = b"\0\0\0\0"
@@ -74,8 +76,7 @@ def decompress(
     """The first frame of ``data``; ``is_legacy`` leaves its header checksum unread."""
     view = memoryview(data)
     flags, block_bytes_max, position = _descriptor(view, is_legacy)
-    out = bytearray()
-    scratch = bytearray()
+    out, filled = room(0), 0
     end = len(view)
     while True:
         if end - position < 4:
@@ -83,19 +84,20 @@ def decompress(
         (marked,) = _SIZE.unpack_from(view, position)
         size = marked & ~STORED
         if not size:
-            return bytes(out)
+            return bytes(memoryview(out)[:filled])
         check = 4 if flags & FLG_BLOCK_CHECKSUM else 0
         if size > min(block_bytes_max, end - position - 4 - check):
             raise CorruptRecords(f"lz4: a block of {size} bytes")
         after = position + 4 + size + check
-        if len(scratch) < (needed := min(block_bytes_max, EXPANSION_MAX * size)):
-            scratch = bytearray(needed)
-        count = _decode(view[position:after], marked, check, scratch)
-        if len(out) + count > bytes_max:
+        needed = filled + min(block_bytes_max, EXPANSION_MAX * size)
+        if len(out) < needed:
+            out = more_room(out, filled, needed)
+        count = _decode(view[position:after], marked, check, memoryview(out)[filled:needed])
+        filled += count
+        if filled > bytes_max:
             raise CorruptRecords(f"lz4: more than {bytes_max} bytes")
         if work is not None:
             work.take(BLOCK_STEPS + decompression_steps(LZ4, count))
-        out += memoryview(scratch)[:count]
         position = after
 
 
@@ -116,7 +118,7 @@ def _descriptor(view: memoryview, is_legacy: bool) -> tuple[int, int, int]:
     return flags, 1 << (8 + 2 * (largest >> 4)), position + 1
 
 
-def _decode(block: memoryview, marked: int, check: int, out: bytearray) -> int:
+def _decode(block: memoryview, marked: int, check: int, out: memoryview) -> int:
     """How many bytes of ``out`` one block filled; ``block`` includes its size and checksum.
 
     A block with a checksum goes as a frame of its own, so that the library verifies it.

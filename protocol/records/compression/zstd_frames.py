@@ -18,6 +18,8 @@ import cramjam
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.work_limit import ZSTD_FRAME_STEPS, Work, decompression_steps
 
+from .output_room import room
+
 MAGIC: Final = 0xFD2FB528
 SKIPPABLE: Final = 0x184D2A50
 BLOCK_BYTES_MAX: Final = 128 << 10
@@ -45,24 +47,24 @@ def decompress(
     What it takes is counted from the headers, so that too much work is refused before any is done.
     """
     try:
-        room = _room(memoryview(data), work)
+        size_max = _size_max(memoryview(data), work)
     except IndexError as error:
         raise CorruptRecords("zstd: the frame is cut") from error
+    room_bytes = min(size_max, bytes_max)
     if work is not None:
-        work.take(decompression_steps(ZSTD, min(room, bytes_max)))
-    out = bytearray(min(room, bytes_max))
+        work.take(decompression_steps(ZSTD, room_bytes))
+    out = memoryview(room(room_bytes))[:room_bytes]
     try:
         count = cramjam.zstd.decompress_into(data, out)
     except cramjam.DecompressionError as error:
-        excess = f" (or more than {bytes_max} bytes)" if room > bytes_max else ""
+        excess = f" (or more than {bytes_max} bytes)" if size_max > bytes_max else ""
         raise CorruptRecords(f"zstd: {error}{excess}") from error
-    del out[count:]
-    return bytes(out)
+    return bytes(out[:count])
 
 
-def _room(view: memoryview, work: Work | None) -> int:
+def _size_max(view: memoryview, work: Work | None) -> int:
     """An upper bound of what the frames expand to; raises IndexError where they are cut."""
-    room = position = 0
+    size = position = 0
     while position < len(view):
         if work is not None:
             work.take(ZSTD_FRAME_STEPS)
@@ -70,22 +72,21 @@ def _room(view: memoryview, work: Work | None) -> int:
         if number & ~0xF == SKIPPABLE:
             position += 8 + _number(view, position + 4, 4)
         elif number == MAGIC:
-            part, position = _frame_room(view, position + 4, work)
-            room += part
+            part, position = _frame_size_max(view, position + 4, work)
+            size += part
         else:
             raise CorruptRecords("zstd: no frame")
-    return room
+    return size
 
 
-def _frame_room(view: memoryview, position: int, work: Work | None) -> tuple[int, int]:
+def _frame_size_max(view: memoryview, position: int, work: Work | None) -> tuple[int, int]:
     """The bound for one frame, whose descriptor is at ``position``; and where the next begins."""
     descriptor = view[position]
     is_single_segment = descriptor & 0x20
     size_bytes = _CONTENT_SIZE_BYTES[descriptor >> 6] or (1 if is_single_segment else 0)
     position += 1 if is_single_segment else 2
     position += _DICTIONARY_BYTES[descriptor & 3] + size_bytes
-    room = 0
-    is_last = 0
+    size_max = is_last = 0
     while not is_last:
         if work is not None:
             work.take(1)
@@ -93,9 +94,9 @@ def _frame_room(view: memoryview, position: int, work: Work | None) -> tuple[int
         is_last, kind, size = header & 1, header >> 1 & 3, header >> 3
         if kind == _RESERVED or size > BLOCK_BYTES_MAX:
             raise CorruptRecords("zstd: a block of no known kind or size")
-        room += BLOCK_BYTES_MAX if kind == _COMPRESSED else size
+        size_max += BLOCK_BYTES_MAX if kind == _COMPRESSED else size
         position += 3 + (1 if kind == _RUN else size)
-    return room, position + (4 if descriptor & 4 else 0)
+    return size_max, position + (4 if descriptor & 4 else 0)
 
 
 def _number(view: memoryview, position: int, count: int) -> int:
