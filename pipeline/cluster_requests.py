@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any, Final
 
-from barnabas.client.admin.admin import Admin
 from barnabas.client.cluster import Cluster, TopicPartition
 from barnabas.client.errors import KafkaError, known_code, raise_for
 from barnabas.client.retry import Attempts
@@ -136,6 +135,8 @@ async def _offsets_of(
 
 async def committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     """What a group has committed."""
+    from barnabas.client.admin.admin import Admin  # of all that it imports little is used here
+
     found = await Admin(cluster).committed_offsets(group)
     return {topic_partition: commit.offset for topic_partition, commit in found.items()}
 

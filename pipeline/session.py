@@ -84,8 +84,10 @@ def prepare_environment(master: str | None = None) -> None:
     What is set already stays. Raises NoJava.
     """
     is_local = master is not None and master.startswith("local")
-    os.environ.setdefault("PYSPARK_PYTHON", worker_python() if is_local else sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    here = worker_python()
+    os.environ.setdefault("PYSPARK_PYTHON", here if is_local else sys.executable)
+    # Spark plans the batches of our source with this one, in a process beside the driver.
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", here)
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         os.environ["JAVA_HOME"] = str(_bundled_java())
 

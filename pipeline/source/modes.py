@@ -1,5 +1,6 @@
 """The modes of the data source: which reader, which columns, which options.
 
+Each mode imports what it alone needs: Spark starts a process for every query, which waits for it.
 Source: docs/spec/pipeline.md §5.
 """
 
@@ -11,16 +12,13 @@ from typing import Final
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
-from .commit_rows import CommitRows, GroupRows
 from .errors import BadOption
 from .layout import COMMITS, GROUPS, RECORDS, RECORDS_WITH_HEADERS, ZOOKEEPER_OFFSETS, Layout
 from .options import topic_options
 from .rows import Builder, RecordRows
-from .segment_reader import FilteringSegmentReader, SegmentReader, segment_options
 from .spark_options import SparkOptions
 from .topic_batch import FilteringTopicReader, TopicReader
 from .topic_stream import TopicStreamReader
-from .zookeeper_reader import ZooKeeperReader, zookeeper_options
 
 TOPIC: Final = "topic"
 COMMITS_MODE: Final = "commits"
@@ -60,9 +58,13 @@ def batch_reader(options: Options) -> DataSourceReader:
     """The reader of a frame that is no stream."""
     mode, layout = mode_of(options), layout_of(options)
     if mode == ZOOKEEPER:
+        from .zookeeper_reader import ZooKeeperReader, zookeeper_options
+
         return ZooKeeperReader(zookeeper_options(options), layout)
     builder = _builder(options, layout)
     if mode == SEGMENTS or (mode == COMMITS_MODE and SparkOptions(options).is_given("path")):
+        from .segment_reader import FilteringSegmentReader, SegmentReader, segment_options
+
         takes_filters = mode == SEGMENTS and _takes_filters()
         kind = FilteringSegmentReader if takes_filters else SegmentReader
         return kind(segment_options(options), builder)
@@ -86,6 +88,8 @@ def stream_reader(options: Options) -> DataSourceStreamReader:
 def _builder(options: Options, layout: Layout) -> Builder:
     if mode_of(options) != COMMITS_MODE:
         return RecordRows(layout)
+    from .commit_rows import CommitRows, GroupRows
+
     return GroupRows(layout) if _reads_groups(SparkOptions(options)) else CommitRows(layout)
 
 

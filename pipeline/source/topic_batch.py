@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from .broker_read import read_range
 from .filter_pushdown import PushedFilters
 from .offset_lookup import OffsetLookup, check_order
 from .options import TopicOptions
@@ -32,6 +31,8 @@ def read_task(
     partition: InputPartition, options: TopicOptions, builder: Builder
 ) -> Iterator[pa.RecordBatch]:
     """The Arrow batches of one task."""
+    from .broker_read import read_range  # on executors; who plans reads nothing
+
     wanted: OffsetRange | None = partition.value
     if wanted is None:
         return

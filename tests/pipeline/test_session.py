@@ -55,10 +55,10 @@ def test_what_is_set_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
     environment = os.environ
     assert environment["PYSPARK_PYTHON"] == "/elsewhere/python"
-    assert environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    assert environment["PYSPARK_DRIVER_PYTHON"] == worker_python()
 
 
-def test_workers_start_without_the_zip_that_has_to_be_compiled(
+def test_workers_start_without_the_zip_that_has_to_be_compiled_and_without_jars(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -66,8 +66,10 @@ def test_workers_start_without_the_zip_that_has_to_be_compiled(
     spec = importlib.util.find_spec("pyspark")
     assert spec
     assert spec.origin
-    lib = Path(spec.origin).parent / "python" / "lib"
+    home = Path(spec.origin).parent
+    lib = home / "python" / "lib"
     path = [str(lib / "pyspark.zip"), "/a b/*", str(lib / "py4j-0-src.zip"), "/c"]
+    path += [str(home / "jars" / "spark-core_2.13-0.jar"), "/my.jar"]
 
     python = worker_python()
 
@@ -75,7 +77,7 @@ def test_workers_start_without_the_zip_that_has_to_be_compiled(
     asks = "import os, sys; print([os.environ['PYTHONPATH'], sys.executable, *sys.argv[1:]])"
     words = [python, "-c", asks, "$HOME", "d  e"]
     ran = subprocess.run(words, env=told, capture_output=True, text=True, check=True, timeout=300)
-    assert ran.stdout.strip() == str(["/a b/*:/c", sys.executable, "$HOME", "d  e"])
+    assert ran.stdout.strip() == str(["/a b/*:/c:/my.jar", sys.executable, "$HOME", "d  e"])
     assert worker_python() == python
     assert [path.name for path in Path(python).parent.iterdir()] == [Path(python).name]
 

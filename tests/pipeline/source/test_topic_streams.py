@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +110,31 @@ def test_the_progress_of_a_query_is_told_in_offsets_that_other_tools_can_read(
 
     source = query.recentProgress[0]["sources"][0]
     assert json.loads(source["endOffset"]) == {name: {"0": 10, "1": 10}}
+
+
+_PLANS = """
+import sys
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark_barnabas import DefaultSource
+
+options = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": sys.argv[2]}
+reader = DefaultSource({**options, "startingOffsets": "earliest"}).streamReader(None)
+reader.prepareForTriggerAvailableNow()
+start = reader.initialOffset()
+tasks = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+print(len(tasks), *sys.modules)
+"""
+
+
+def test_a_process_that_plans_a_stream_imports_nothing_that_only_reading_needs(
+    cluster: Cluster, filled: Fill
+) -> None:
+    words = [sys.executable, "-c", _PLANS, cluster.bootstrap, filled(10)]
+    ran = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
+
+    tasks, *modules = ran.stdout.split()
+    assert tasks == "2"
+    assert "barnabas.pipeline.source.topic_stream" in modules
+    reading = ("pipeline.source.broker_read", "pipeline.source.commit_rows", "client.admin.admin")
+    unwanted = {f"barnabas.{name}" for name in (*reading, "protocol.records.columns")}
+    assert not {*unwanted, "pyarrow.compute"} & {*modules}
