@@ -107,13 +107,15 @@ def systems(
     directory: Path,
     zookeeper: str,
     settings_of_nodes: Mapping[str, str] | None = None,
+    settings_of_both: Mapping[str, str] | None = None,
 ) -> Iterator[Nodes]:
-    """What the command line names, not yet started; Barnabas' nodes with these settings, too."""
+    """What the command line names, not yet started; ``settings_of_nodes``: Barnabas alone."""
+    both = settings_of_both or {}
     wanted = {"barnabas", options.against} if options.only is None else {options.only}
     if "barnabas" in wanted:
         yield Nodes(
             "Barnabas",
-            partial(_barnabas, settings_of_nodes or {}),
+            partial(_barnabas, {**both, **(settings_of_nodes or {})}),
             options.replication,
             directory / "barnabas",
             f"{zookeeper}/barnabas-{os.getpid()}",
@@ -121,7 +123,7 @@ def systems(
     if "kafka" in wanted:
         yield Nodes(
             "Kafka",
-            partial(_kafka, kafka_jars(options.libs)),
+            partial(_kafka, kafka_jars(options.libs), both),
             options.replication,
             directory / "kafka",
             f"{zookeeper}/kafka-{os.getpid()}",
@@ -139,9 +141,14 @@ def _barnabas(
 
 
 def _kafka(
-    jars: Path, directory: Path, zookeeper: str, number: int, settings: Mapping[str, str]
+    jars: Path,
+    more: Mapping[str, str],
+    directory: Path,
+    zookeeper: str,
+    number: int,
+    settings: Mapping[str, str],
 ) -> ServerProcess:
-    return kafka_node(jars, directory, zookeeper, node_id=number, settings=settings)
+    return kafka_node(jars, directory, zookeeper, node_id=number, settings={**settings, **more})
 
 
 @contextmanager

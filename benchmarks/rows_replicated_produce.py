@@ -5,6 +5,7 @@ Records of 1000 bytes by librdkafka; the CPU of all three nodes counts.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -23,7 +24,8 @@ def rows(plan: Plan, place: Place) -> list[Row]:
         directory = place.directory / "replicated-records"
         zookeeper = f"{place.zookeeper}/replicated-records"
         running: list[Nodes] = []
-        for system in commit.systems(options, directory, zookeeper):
+        both = produce_fetch.SETTINGS
+        for system in commit.systems(options, directory, zookeeper, settings_of_both=both):
             running.append(stack.enter_context(system))
             if has_cores():
                 system.pin({0})
@@ -66,4 +68,5 @@ def _produce(
     client.order(system.name, task, "create")
     cost = client.order(system.name, task, "produce")
     client.order(system.name, task, "delete")
+    time.sleep(produce_fetch.REST_S)
     return cost.wall_seconds, cost.value_bytes / 1e6 / max(cost.cpu_seconds, 0.01)
