@@ -83,8 +83,13 @@ class BulkCost:
 
 
 def create(job: BulkTask) -> None:
-    """A topic; of one partition, unless the job says otherwise."""
+    """A topic; of one partition, unless the job says otherwise. Waits for nodes that it needs."""
     admin = AdminClient({"bootstrap.servers": job.admin or job.bootstrap})
+    deadline = time.monotonic() + DEADLINE_S
+    while len(admin.list_topics(timeout=DEADLINE_S).brokers) < job.replicas:
+        if time.monotonic() > deadline:
+            raise WentWrong(f"fewer than {job.replicas} nodes")
+        time.sleep(0.1)
     wanted = NewTopic(job.topic, job.partitions, job.replicas)
     for made in admin.create_topics([wanted]).values():
         made.result(DEADLINE_S)

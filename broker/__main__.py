@@ -27,6 +27,7 @@ from . import daemon
 from .metrics.process_families import release
 from .runtime import gc_tuning, thread_switching
 from .runtime.compiled_modules import kind_of_build
+from .runtime.freed_memory import keep_freed_memory
 from .runtime.json_log import JsonFormatter
 from .security.file_review import check_files
 from .settings.node_config import NodeConfig, load
@@ -77,6 +78,7 @@ def main(
         log.warning("%s", warning)
     log.info("starting version=%s build=%s", release(), kind_of_build())
     thread_switching.shorten_switch_interval()
+    keep_freed_memory()
     raise_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
