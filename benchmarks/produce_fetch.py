@@ -104,7 +104,7 @@ class BulkClient:
 
     def order(self, server: str, job: BulkTask, do: str) -> BulkCost:
         """One step of a job that another module made; raises ServerFailed."""
-        return self._order(server, job, do)
+        return self._order(server, job, do, job.times)
 
     def _order(self, server: str, job: BulkTask, do: str, times: int = 1) -> BulkCost:
         assert self._process.stdin is not None

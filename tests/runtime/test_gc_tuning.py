@@ -10,15 +10,21 @@ import pytest
 from barnabas.broker.runtime import gc_tuning
 
 
+PYTHONS_THRESHOLDS = (700, 10, 10)
+
+
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """The process is that of other tests, too: what is tuned here must not be so for them."""
-    callbacks, thresholds = list(gc.callbacks), gc.get_threshold()
-    gc.unfreeze()
+def untuned() -> Iterator[None]:
+    """The process is that of other tests, too: neither side is to find what the other tuned."""
+    _untune()
     gc.collect()
     yield
-    gc.callbacks[:] = callbacks
-    gc.set_threshold(*thresholds)
+    _untune()
+
+
+def _untune() -> None:
+    gc.callbacks[:] = [one for one in gc.callbacks if not isinstance(one, gc_tuning.PauseLimit)]
+    gc.set_threshold(*PYTHONS_THRESHOLDS)
     gc.unfreeze()
 
 
