@@ -23,7 +23,7 @@ START_S: Final = 1.0
 """How long perf may take to attach to every thread."""
 
 _FRAME: Final = re.compile(r"^\s+[0-9a-f]+ (?P<symbol>.+) \((?P<file>[^()]*|\[.*\])\)$")
-_SYSTEM_CALL: Final = re.compile(r"^__(?:x64|arm64)_sys_(\w+)$")
+_SYSTEM_CALL: Final = re.compile(r"^(?:__x64_sys_|__arm64_sys_|__sys_|ksys_)(\w+)$")
 _KINDS: Final = (
     ("libpython", "interpreter"),
     ("bin/python", "interpreter"),
