@@ -9,7 +9,6 @@ import pytest
 
 from barnabas.broker.runtime import gc_tuning
 
-
 PYTHONS_THRESHOLDS = (700, 10, 10)
 
 
