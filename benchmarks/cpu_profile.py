@@ -28,6 +28,8 @@ from benchmarks.nodes import Nodes
 from benchmarks.perf_samples import PerfSamples
 from benchmarks.report import machine
 from benchmarks.rows_many_clients import CLIENTS, PARTITIONS, PRODUCE, READ
+from benchmarks.rows_many_clients import RECORD_BYTES as SMALL_BYTES
+from benchmarks.rows_replicated_produce import NODES, RECORD_BYTES
 from benchmarks.table import CODECS, VARIED_BYTES
 from benchmarks.table_row import has_cores
 
@@ -36,7 +38,7 @@ SHOWN = 8
 WARM_UP_MB = 50
 MEGABYTES = 300
 FETCHES = 5
-SMALL_RECORDS, SMALL_BYTES = 400_000, 200
+SMALL_RECORDS = 400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,10 @@ class Bench:
             nodes.pin({0})
         return nodes
 
+    def client(self, stack: ExitStack) -> produce_fetch.BulkClient:
+        """Who produces and fetches, on the other core."""
+        return stack.enter_context(produce_fetch.BulkClient({1} if has_cores() else None))
+
 
 def offsets(bench: Bench) -> Iterator[Profile]:
     """Commits and fetches of offsets on one node."""
@@ -93,7 +99,7 @@ def records(bench: Bench) -> Iterator[Profile]:
     codecs = [(f"lengths that differ, {codec}", VARIED_BYTES, codec, True) for codec in CODECS]
     with ExitStack() as stack:
         nodes = bench.nodes(1, stack)
-        client = stack.enter_context(produce_fetch.BulkClient({1} if has_cores() else None))
+        client = bench.client(stack)
         for name, size, codec, is_varied in sizes + codecs:
             task = BulkTask(
                 *("", f"127.0.0.1:{nodes.port}", 0, "", size, MEGABYTES * 1_000_000 // size),
@@ -108,7 +114,7 @@ def clients(bench: Bench) -> Iterator[Profile]:
     """Many producers of small batches, and a group that reads them."""
     with ExitStack() as stack:
         nodes = bench.nodes(1, stack)
-        client = stack.enter_context(produce_fetch.BulkClient({1} if has_cores() else None))
+        client = bench.client(stack)
         task = BulkTask(
             *("", f"127.0.0.1:{nodes.port}", 0, "", SMALL_BYTES, SMALL_RECORDS),
             pids=nodes.pids,
@@ -121,13 +127,13 @@ def clients(bench: Bench) -> Iterator[Profile]:
 def replicas(bench: Bench) -> Iterator[Profile]:
     """Produce with acks=all to three nodes, all of them in one profile."""
     with ExitStack() as stack:
-        nodes = bench.nodes(3, stack)
-        client = stack.enter_context(produce_fetch.BulkClient({1} if has_cores() else None))
+        nodes = bench.nodes(NODES, stack)
+        client = bench.client(stack)
         task = BulkTask(
-            *("", ",".join(f"127.0.0.1:{port}" for port in nodes.ports), 0, "", 1000),
-            records=MEGABYTES * 1000,
+            *("", ",".join(f"127.0.0.1:{port}" for port in nodes.ports), 0, "", RECORD_BYTES),
+            records=MEGABYTES * 1_000_000 // RECORD_BYTES,
             pids=nodes.pids,
-            replicas=3,
+            replicas=NODES,
             client={"acks": "all"},
         )
         yield from _steps(bench, nodes, client, task, "acks=all, three replicas", ("produce",))

@@ -23,7 +23,10 @@ _SETTINGS: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_T
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
-    """Set the C library's thresholds; False where it is not glibc, or told something already."""
+    """Set the C library's thresholds; False where it is not glibc, or told something already.
+
+    Call it before threads start: mallopt and malloc must not run at the same time.
+    """
     if any(name in environment for name in _SETTINGS):
         return False
     import ctypes  # takes 5 ms, which only nodes need to spend

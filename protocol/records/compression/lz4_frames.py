@@ -90,8 +90,7 @@ def decompress(
             raise CorruptRecords(f"lz4: a block of {size} bytes")
         after = position + 4 + size + check
         needed = filled + min(block_bytes_max, EXPANSION_MAX * size)
-        if len(out) < needed:
-            out = more_room(out, filled, needed)
+        out = more_room(out, filled, needed)
         count = _decode(view[position:after], marked, check, memoryview(out)[filled:needed])
         filled += count
         if filled > bytes_max:
