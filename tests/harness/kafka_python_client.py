@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "(open|read)_text is deprecated", DeprecationWarning)
@@ -17,6 +17,7 @@ from .records import GroupDescription, Received, Sent
 from .waiting import eventually
 
 __all__ = [
+    "FRESH",
     "KafkaConsumer",
     "KafkaProducer",
     "KafkaPython",
@@ -26,6 +27,10 @@ __all__ = [
     "TopicPartition",
 ]
 
+FRESH: Final[Mapping[str, Any]] = {"metadata_max_age_ms": 5_000}
+"""A member of a group needs this on a slow machine. A Metadata request that was on its way when a
+topic was subscribed clears the wish for another (kafka-python 3.0.12, ClusterMetadata): a leader
+then knows no partition to assign until the metadata is too old, after five minutes unless told."""
 POLL_MS = 100
 JOIN_POLL_MS = 2000
 """A poll that ends within a rebalance may lose the assignment (kafka-python 3.0.12, seen against
@@ -82,6 +87,7 @@ class KafkaPython:
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            **FRESH,
         )
         consumer.partitions_for_topic(topic)  # a leader without metadata assigns nothing at first
         consumer.subscribe([topic])

@@ -23,6 +23,7 @@ from barnabas.console.development.cluster import Cluster
 from barnabas.protocol import acl
 from barnabas.protocol.zookeeper import acl_znodes
 from tests.harness import znodes
+from tests.harness.kafka_python_client import FRESH
 from tests.harness.kafka_tools import Tool
 from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
@@ -113,6 +114,7 @@ def reads(cluster: Cluster, topic: str, group: str) -> list[bytes]:
         auto_offset_reset="earliest",
         consumer_timeout_ms=20_000,
         enable_auto_commit=False,
+        **FRESH,
     )
     try:
         value = next(consumer).value

@@ -36,6 +36,7 @@ from barnabas.console.development.ports import LOOPBACK, free_ports
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness.bearer_tokens import AUDIENCE, ISSUER, bad_tokens, claims, signed, write_jwks
 from tests.harness.go_clients import FRANZ, SARAMA, GoClient
+from tests.harness.kafka_python_client import FRESH
 from tests.harness.kafka_tools import CONSUMER, PRODUCER, TOPICS, Tool
 from tests.harness.refused_sockets import collect_refused_sockets
 from tests.harness.running_nodes import running
@@ -173,7 +174,9 @@ def by_kafka_python(bootstrap: str, token: str, is_good: bool = True) -> None:
         raise LoginRefused from error
     producer.send(TOPIC, b"kafka-python").get(WAIT_S)
     producer.close()
-    consumer = KafkaConsumer(TOPIC, **settings, group_id="kp", auto_offset_reset="earliest")
+    consumer = KafkaConsumer(
+        TOPIC, **settings, **FRESH, group_id="kp", auto_offset_reset="earliest"
+    )
     found: list[bytes] = []
 
     def read() -> bool:
@@ -181,8 +184,10 @@ def by_kafka_python(bootstrap: str, token: str, is_good: bool = True) -> None:
             found.extend(record.value for record in records)
         return b"kafka-python" in found
 
-    eventually(read)
-    consumer.close()
+    try:
+        eventually(read)
+    finally:
+        consumer.close()
 
 
 class OfAiokafka(AiokafkaProvider):  # type: ignore[misc]

@@ -34,6 +34,7 @@ from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.development.ports import LOOPBACK, free_ports
 from benchmarks.barnabas_node import barnabas_node
 from benchmarks.server_process import ServerProcess
+from tests.harness.kafka_python_client import FRESH
 from tests.harness.kafka_tools import CONFIGS, TOPICS, Tool
 from tests.harness.refused_sockets import collect_refused_sockets
 from tests.harness.running_nodes import running
@@ -218,7 +219,7 @@ def by_kafka_python(cluster: Guarded, mechanism: str, password: str = CANARY) ->
     producer.send(TOPIC, value).get(WAIT_S)
     producer.close()
     consumer = KafkaConsumer(
-        TOPIC, **settings, group_id="kafka-python", auto_offset_reset="earliest"
+        TOPIC, **settings, **FRESH, group_id="kafka-python", auto_offset_reset="earliest"
     )
     found: list[bytes] = []
 
@@ -227,8 +228,10 @@ def by_kafka_python(cluster: Guarded, mechanism: str, password: str = CANARY) ->
             found.extend(record.value for record in records)
         return value in found
 
-    eventually(read)
-    consumer.close()
+    try:
+        eventually(read)
+    finally:
+        consumer.close()
     return found
 
 

@@ -29,7 +29,7 @@ from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.development.ports import LOOPBACK, free_ports
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness.java_tools import CONSUMER, JavaTools
-from tests.harness.kafka_python_client import KafkaConsumer, KafkaProducer, KafkaPythonError
+from tests.harness.kafka_python_client import FRESH, KafkaConsumer, KafkaProducer, KafkaPythonError
 from tests.harness.refused_sockets import collect_refused_sockets
 from tests.harness.running_nodes import running
 from tests.harness.tls_files import PASSWORD, USER, TlsFiles
@@ -138,7 +138,9 @@ def kafka_python(address: str, tls: Tls, topic: str, group: str, wait_ms: int) -
             future.get(wait_ms / 1000)
     finally:
         producer.close(timeout=1)
-    consumer = KafkaConsumer(topic, **settings, group_id=group, auto_offset_reset="earliest")
+    consumer = KafkaConsumer(
+        topic, **settings, **FRESH, group_id=group, auto_offset_reset="earliest"
+    )
     try:
         found: list[bytes] = []
         ends = time.monotonic() + WAIT_S

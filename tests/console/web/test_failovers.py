@@ -118,6 +118,7 @@ async def test_a_node_that_is_killed_is_a_failover_and_the_group_moves_in_its_ti
     cluster: Cluster,
 ) -> None:
     config = ConsumerConfig(auto_offset_reset="earliest")
+    await _events_are_kept(cluster)
     async with (
         Admin.of(cluster.bootstrap) as admin,
         reader_of(cluster.bootstrap) as reader,
@@ -151,6 +152,13 @@ async def test_a_node_that_is_killed_is_a_failover_and_the_group_moves_in_its_ti
             page = await reader.get("/failovers?event=offsets-loaded")
             assert "offsets-loaded" in page.text
             await _all_events(reader, coordinator)
+
+
+async def _events_are_kept(cluster: Cluster) -> None:
+    """The topic of events is there: nodes make it once they have something to tell."""
+    async with Admin.of(cluster.bootstrap) as admin, asyncio.timeout(WITHIN_S):
+        while EVENTS_TOPIC not in {topic.name for topic in await admin.list_topics()}:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
 
 
 async def _all_events(reader: Reader, lost: int) -> None:

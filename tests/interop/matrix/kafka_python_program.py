@@ -87,6 +87,7 @@ class Program(Steps):
             group_id=self.group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            metadata_max_age_ms=5_000,  # tests/harness/kafka_python_client.py says why
         )
         if subscribes:
             consumer.partitions_for_topic(self.topic)

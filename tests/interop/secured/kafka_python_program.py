@@ -93,6 +93,7 @@ def read(scenario: Scenario, count: int) -> int:
         group_id=scenario["group"],
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        metadata_max_age_ms=5_000,  # tests/harness/kafka_python_client.py says why
     )
     try:
         found = until(
