@@ -129,13 +129,13 @@ def kafka_node(
         "group.initial.rebalance.delay.ms": "0",
         **(settings or {}),
     }
-    file, port = write_properties(directory, properties)
+    file, port, others = write_properties(directory, properties)
     logging = directory / "log4j.properties"
     logging.write_text(LOG4J)
     command = [str(find_java()), *jvm_flags]
     command += [f"-Dlog4j.configuration=file:{logging}", "-cp", class_path(jars)]
     command += ["kafka.Kafka", str(file)]
-    return ServerProcess(f"kafka-{node_id}", command, port, directory / "node.log")
+    return ServerProcess(f"kafka-{node_id}", command, port, directory / "node.log", others=others)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def kafka_4_node(
         "transaction.state.log.min.isr": "1",
         **(settings or {}),
     }
-    file, _ = write_properties(directory, properties)
+    file, *_ = write_properties(directory, properties)
     java = [str(find_java()), *jvm_flags, "-cp", class_path(jars)]
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     format_disk = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(file)]

@@ -35,7 +35,7 @@ def barnabas_node(
         "group.initial.rebalance.delay.ms": "0",
         **(settings or {}),
     }
-    file, port = write_properties(directory, properties)
+    file, port, others = write_properties(directory, properties)
     installed = os.environ.get(NODES_PYTHON)
     found_first = "" if installed else str(ROOT)
     search_path = os.pathsep.join(filter(None, (found_first, os.environ.get("PYTHONPATH", ""))))
@@ -44,4 +44,6 @@ def barnabas_node(
     # -P: an installed package would be hidden by a checkout that is the current directory
     command += [installed, "-P"] if installed else [sys.executable]
     command += ["-m", "barnabas.broker", str(file)]
-    return ServerProcess(f"barnabas-{node_id}", command, port, directory / "node.log")
+    return ServerProcess(
+        f"barnabas-{node_id}", command, port, directory / "node.log", others=others
+    )

@@ -37,7 +37,8 @@ from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.records.batch import build_batch
-from barnabas.protocol.records.validate import ProduceRules, prepare
+from barnabas.protocol.records.produce_rules import ProduceRules
+from barnabas.protocol.records.validate import prepare
 from benchmarks.barnabas_node import ROOT
 from benchmarks.report import machine
 

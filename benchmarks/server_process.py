@@ -1,14 +1,15 @@
 """A server under measurement: a child process, its log, its cost to the machine.
 
-Source: proc(5) for the meaning of /proc/PID/stat and /proc/PID/statm.
+Source: proc(5) for the meaning of /proc/PID/stat, /proc/PID/statm and /proc/PID/net/tcp.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -20,14 +21,19 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0
 _POLL_S: Final = 0.02
+_PORT: Final = re.compile(r":(\d+)")
+_LISTEN: Final = "0A"
+"""A state of a socket in /proc/PID/net/tcp."""
 
 
 class ServerFailed(Exception):  # noqa: N818 - says what happened
     """The server ended, stayed silent or answered wrongly; the text holds the end of its log."""
 
 
-def write_properties(directory: Path, properties: Mapping[str, str]) -> tuple[Path, int]:
-    """A server.properties in ``directory``, and the port its listener will have.
+def write_properties(
+    directory: Path, properties: Mapping[str, str]
+) -> tuple[Path, int, frozenset[int]]:
+    """A server.properties in ``directory``, the port its listener will have, and its other ports.
 
     The listener stands on the loopback, on the port that ``port`` names or else on a free one.
     """
@@ -37,7 +43,19 @@ def write_properties(directory: Path, properties: Mapping[str, str]) -> tuple[Pa
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    return file, port
+    ports = frozenset(int(found) for found in _PORT.findall(lines["listeners"])) - {0, port}
+    return file, port, ports
+
+
+def listening_ports(pid: int) -> set[int]:
+    """The TCP ports on which somebody listens, in the network that a process is in."""
+    ports = set()
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == _LISTEN:
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports
 
 
 def cpu_seconds(pid: int) -> float:
@@ -69,14 +87,23 @@ def pin(pid: int, cores: Iterable[int]) -> None:
 
 
 class ServerProcess:
-    """One server on the loopback; it counts as started once its port accepts.
+    """One server on the loopback, started once its port accepts and ``others`` are listened on.
 
     It may be killed and started again, on the same port with the same data.
     """
 
-    def __init__(self, name: str, command: Sequence[str], port: int, log: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        port: int,
+        log: Path,
+        *,
+        others: Collection[int] = (),
+    ) -> None:
         self.name = name
         self.port = port
+        self._others = frozenset(others)
         self._command = command
         self._log = log
         self._child: ChildProcess | None = None
@@ -126,13 +153,18 @@ class ServerProcess:
         while time.monotonic() < deadline:
             if self.exit_code is not None:
                 raise ServerFailed(f"{self.name} exited {self.exit_code}\n{self.last_words()}")
-            try:
-                socket.create_connection((LOOPBACK, self.port), timeout=1).close()
-            except OSError:
-                time.sleep(_POLL_S)
-            else:
+            if self._is_listening():
                 return
+            time.sleep(_POLL_S)
         raise ServerFailed(f"{self.name} accepts nobody after {timeout_s} s\n{self.last_words()}")
+
+    def _is_listening(self) -> bool:
+        try:
+            socket.create_connection((LOOPBACK, self.port), timeout=1).close()
+            # Not dialled: a stranger on a guarded listener is counted, and may be logged.
+            return self._others <= listening_ports(self.pid) if self._others else True
+        except OSError:
+            return False
 
     def wait_or_kill(self, timeout_s: float) -> int:
         """What the process ended with, by force when the time is over."""

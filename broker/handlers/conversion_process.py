@@ -28,13 +28,13 @@ from barnabas.protocol.records.convert import down_convert
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.first_record import first_record
 from barnabas.protocol.records.header import HEADER_BYTES
-from barnabas.protocol.records.validate import (
+from barnabas.protocol.records.produce_rules import (
     InvalidRecords,
     Prepared,
     ProduceRules,
     RecordError,
-    prepare,
 )
+from barnabas.protocol.records.validate import prepare
 from barnabas.protocol.records.work_limit import decompression_steps
 
 from .inline_work import BATCH_STEPS, InlineWork

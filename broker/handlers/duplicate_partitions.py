@@ -14,8 +14,7 @@ from barnabas.protocol.messages.produce import Partition, Topic
 
 def each_partition_once(topics: Sequence[Topic]) -> Sequence[Topic]:
     """The topics with each of their partitions once; the same object where they are already."""
-    first, *others = topics
-    if not others and len(first.partition_data) == 1:
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return topics
     last: dict[str, dict[int, Partition]] = {}
     named = 0

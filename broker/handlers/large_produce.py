@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records.batch import Buffer
-from barnabas.protocol.records.validate import Prepared, ProduceRules, prepare
+from barnabas.protocol.records.produce_rules import Prepared, ProduceRules
+from barnabas.protocol.records.validate import prepare
 from barnabas.protocol.records.work_limit import TooMuchWork, Work
 
 from .call import Answer, Call, PendingResponse, is_coroutine

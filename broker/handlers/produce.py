@@ -19,12 +19,8 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.names import is_internal
-from barnabas.protocol.records.validate import (
-    InvalidRecords,
-    Prepared,
-    ProduceRules,
-    prepare,
-)
+from barnabas.protocol.records.produce_rules import InvalidRecords, Prepared, ProduceRules
+from barnabas.protocol.records.validate import prepare
 from barnabas.protocol.records.work_limit import TooMuchWork
 
 from .call import Answer, Call, Handler, PendingResponse, response_of
@@ -118,7 +114,7 @@ class ProduceHandler:
         self._now_ms = now_ms
         self._rules: dict[int, tuple[LogConfig, ProduceRules]] = {}
         conversions = conversions or ConversionProcess()
-        self._inline = conversions.inline
+        self._inline_work = conversions.inline
         self._large = LargeProduce(
             loop,
             conversions,
@@ -165,7 +161,7 @@ class ProduceHandler:
     def _check(
         self, call: Call, wanted: messages.Partition, rules: ProduceRules
     ) -> Prepared | None:
-        return self._inline.attempt(
+        return self._inline_work.attempt(
             lambda work: prepare(
                 wanted.records,
                 produce_version=call.version,

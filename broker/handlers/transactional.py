@@ -27,7 +27,7 @@ from barnabas.broker.storage.producers.verification_guards import (
 from barnabas.broker.verification.verifier import Codes, Question, Verifier
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import produce as messages
-from barnabas.protocol.records.validate import Prepared
+from barnabas.protocol.records.produce_rules import Prepared
 
 ABORTABLE_SINCE: Final = 11
 """From here a producer knows TRANSACTION_ABORTABLE (KIP-890)."""

@@ -264,7 +264,7 @@ def records(
     )
 
 
-def assign(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
+def assign(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
     """Give a batch of magic 2 its place; the two fields lie outside of its checksum."""
     _INT64.pack_into(batch, 0, base_offset)
     _INT32.pack_into(batch, 12, leader_epoch)

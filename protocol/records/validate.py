@@ -8,10 +8,11 @@ business. Source: docs/spec/log.md §1.8, steps 1 to 7.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple, cast
+from typing import Final
 
-from barnabas.protocol.errors import ErrorCode, Refused
+from crc32c import crc32c
+
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.compression.codecs import (
     NAMES,
     Codec,
@@ -24,8 +25,11 @@ from .batch import Buffer
 from .convert import up_convert
 from .corrupt_records import CorruptRecords
 from .header import (
+    ATTRIBUTES_AT,
     CODEC_MASK,
     CONTROL,
+    ENVELOPE_BYTES,
+    HEADER,
     HEADER_BYTES,
     INT64_MAX,
     INT64_MIN,
@@ -35,6 +39,7 @@ from .header import (
     Header,
 )
 from .message_set import messages
+from .produce_rules import InvalidRecords, Prepared, ProduceRules, RecordError
 from .record import Record, decode_records
 from .rewrite import recompressed, renumbered, restamp
 from .section_check import Survey, survey
@@ -42,52 +47,6 @@ from .work_limit import RECORD_STEPS, Work, compression_steps, take
 
 MAGIC_2_SINCE: Final = 3
 ZSTD_SINCE: Final = 7
-
-RecordError = tuple[int, str]
-"""Index of a record in its partition's request, and what is wrong with it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceRules:
-    """The settings of a topic that say what may be produced to it; defaults are Kafka's."""
-
-    message_bytes_max: int = 1_048_588
-    """``max.message.bytes``: the largest entry, compressed as it is, with its 12 bytes."""
-    segment_bytes: int = 1 << 30
-    compression: str = "producer"
-    """``compression.type``: a name of codecs.NAMES, or "producer" to keep the client's."""
-    compression_level: int | None = None
-    timestamp_type: str = "CreateTime"
-    timestamp_before_max_ms: int = INT64_MAX
-    timestamp_after_max_ms: int = INT64_MAX
-    is_compacted: bool = False
-    """Every record must have a key then."""
-
-
-class Prepared(NamedTuple):
-    """One batch at base offset 0, ready for ``assign``, and what its header says."""
-
-    batch: bytearray
-    """The writable view that was given, where the batch could be made in place: used alike."""
-    record_count: int
-    max_timestamp: int
-    log_append_time: int
-    """-1 unless the topic stamps its records."""
-    producer_id: int = -1
-    producer_epoch: int = -1
-    base_sequence: int = -1
-    last_sequence: int = -1
-    is_transactional: bool = False
-
-
-class InvalidRecords(Refused):
-    """Records that are not appended, none of them; ``record_errors`` may say which are bad."""
-
-    def __init__(
-        self, code: ErrorCode, message: str, record_errors: Sequence[RecordError] = ()
-    ) -> None:
-        super().__init__(code, message)
-        self.record_errors = list(record_errors)
 
 
 def prepare(
@@ -106,6 +65,10 @@ def prepare(
     changed, when it takes more than ``work`` has left.
     """
     try:
+        head = None if records is None else _usual_header(records, produce_version, rules)
+        if head is not None:
+            assert records is not None
+            return _prepare_batch(_view(records), head, rules, now_ms, work)
         entries = list(batch.iterate(records)) if records is not None else []
         if produce_version >= MAGIC_2_SINCE:
             _check_request(records, entries)
@@ -115,13 +78,36 @@ def prepare(
         _check_zstd(records, entries, produce_version)
         _check_entries(records, entries, rules)
         if batch.magic(records) >= 2:
-            view = memoryview(records)
-            if not isinstance(records, memoryview):
-                view = view.toreadonly()
-            return _prepare_batch(view[: entries[0][1]], rules, now_ms, work)
+            view = _view(records)[: entries[0][1]]
+            return _prepare_batch(view, batch.header(view), rules, now_ms, work)
         return _prepare_messages(records, entries, rules, now_ms, work)
     except CorruptRecords as failure:
         raise InvalidRecords(failure.code, failure.message) from failure
+
+
+def _view(records: Buffer) -> memoryview:
+    """The same bytes, which may be written to only where a view of them was given."""
+    return records if isinstance(records, memoryview) else memoryview(records).toreadonly()
+
+
+def _usual_header(records: Buffer, produce_version: int, rules: ProduceRules) -> Header | None:
+    """The header of what nearly every producer sends: one good batch of magic 2, nothing behind it.
+
+    Such a request passes steps 1 to 3 in one look. None for every other: then these steps find out,
+    one by one, what it is or what is wrong with it.
+    """
+    size = len(records)
+    if not HEADER_BYTES <= size <= rules.message_bytes_max:
+        return None
+    fields = HEADER.unpack_from(records)
+    base_offset, length, _, magic, crc, attributes = fields[:6]
+    if magic != 2 or base_offset or length + ENVELOPE_BYTES != size:
+        return None
+    if produce_version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD:
+        return None
+    if crc32c(memoryview(records)[ATTRIBUTES_AT:]) != crc:
+        return None
+    return Header._make(fields)
 
 
 def _check_request(records: Buffer | None, entries: Sequence[tuple[int, int]]) -> None:
@@ -181,10 +167,9 @@ def _check_header(head: Header) -> None:
 
 
 def _prepare_batch(
-    data: memoryview, rules: ProduceRules, now_ms: int, work: Work | None
+    data: memoryview, head: Header, rules: ProduceRules, now_ms: int, work: Work | None
 ) -> Prepared:
     """Steps 4 to 7 for the one batch of magic 2."""
-    head = batch.header(data)
     _check_header(head)
     source = head.attributes & CODEC_MASK
     result: bytearray | memoryview = bytearray(data) if data.readonly else data
@@ -222,7 +207,7 @@ def _prepare_batch(
         _check_message_bytes(len(result), rules)
     _check_segment_bytes(len(result), rules)
     return Prepared(
-        cast("bytearray", result),
+        result,
         head.record_count,
         newest,
         NO_TIMESTAMP if append_time is None else append_time,

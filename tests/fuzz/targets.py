@@ -37,7 +37,8 @@ from barnabas.protocol.log_files import aborted_transactions, checkpoints, produ
 from barnabas.protocol.records import batch, convert, walk
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header_walk import HeaderWalk
-from barnabas.protocol.records.validate import ProduceRules, prepare
+from barnabas.protocol.records.produce_rules import ProduceRules
+from barnabas.protocol.records.validate import prepare
 from barnabas.protocol.records.work_limit import TooMuchWork, Work
 from barnabas.protocol.zookeeper import znodes
 from tests.fuzz.engine import Seed, Target

@@ -36,8 +36,8 @@ from barnabas.protocol.records import batch
 from barnabas.protocol.records.convert import down_convert
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.message_set import encode_messages
+from barnabas.protocol.records.produce_rules import InvalidRecords, ProduceRules
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.validate import InvalidRecords, ProduceRules
 from tests.handlers import test_fetch, test_produce
 from tests.handlers.coordinators import judging
 from tests.handlers.peer import answered, call, over_the_wire

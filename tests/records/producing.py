@@ -7,8 +7,9 @@ import struct
 import pytest
 
 from barnabas.protocol.records import batch
+from barnabas.protocol.records.produce_rules import InvalidRecords, Prepared, ProduceRules
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.validate import InvalidRecords, Prepared, ProduceRules, prepare
+from barnabas.protocol.records.validate import prepare
 from tests.records.vectors import T0
 
 RULES = ProduceRules()

@@ -17,8 +17,9 @@ import pytest
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.control import parse_marker
 from barnabas.protocol.records.convert import down_convert
+from barnabas.protocol.records.produce_rules import ProduceRules
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.validate import ProduceRules, prepare
+from barnabas.protocol.records.validate import prepare
 from barnabas.protocol.records.walk import Entry, Stop, walk
 from tests.records.vectors import GOLDEN
 

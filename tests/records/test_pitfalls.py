@@ -12,8 +12,9 @@ from barnabas.protocol.records import batch
 from barnabas.protocol.records.compression.codecs import Codec, compress, decompress
 from barnabas.protocol.records.convert import down_convert
 from barnabas.protocol.records.message_set import encode_messages
+from barnabas.protocol.records.produce_rules import ProduceRules
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.validate import ProduceRules, prepare
+from barnabas.protocol.records.validate import prepare
 from barnabas.protocol.records.walk import walk
 from tests.records.vectors import T0, VECTORS, of
 

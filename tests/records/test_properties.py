@@ -12,9 +12,10 @@ from barnabas.protocol.records.compression.codecs import Codec, compress, decomp
 from barnabas.protocol.records.convert import down_convert, up_convert
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.message_set import encode_messages
+from barnabas.protocol.records.produce_rules import InvalidRecords, ProduceRules
 from barnabas.protocol.records.record import Record
 from barnabas.protocol.records.section_check import survey
-from barnabas.protocol.records.validate import InvalidRecords, ProduceRules, prepare
+from barnabas.protocol.records.validate import prepare
 from barnabas.protocol.records.varints import VARLONG_BYTES_MAX, decode_varint, encode_varint
 from barnabas.protocol.records.walk import walk
 from tests.records.vectors import SOUND, T0, of

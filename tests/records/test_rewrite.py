@@ -7,8 +7,8 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.compression.codecs import Codec
+from barnabas.protocol.records.produce_rules import ProduceRules
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.validate import ProduceRules
 from tests.records.producing import NOW, STAMPED, THREE, accepted, refused, with_field
 from tests.records.vectors import T0
 

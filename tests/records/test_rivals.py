@@ -14,8 +14,9 @@ from barnabas.protocol.records import batch
 from barnabas.protocol.records.compression.codecs import Codec
 from barnabas.protocol.records.convert import down_convert
 from barnabas.protocol.records.message_set import encode_messages
+from barnabas.protocol.records.produce_rules import ProduceRules
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.validate import ProduceRules, prepare
+from barnabas.protocol.records.validate import prepare
 from tests.records.vectors import T0
 
 with warnings.catch_warnings():
@@ -112,7 +113,7 @@ def test_we_take_and_read_the_batches_of_rivals(
     data = built_by(builder, codec, is_transactional=is_transactional)
     prepared = prepare(data, produce_version=9, rules=ProduceRules(), now_ms=T0)
     assert prepared
-    assert prepared.batch == data
+    assert bytes(prepared.batch) == data
     assert prepared.is_transactional == is_transactional
     batch.assign(prepared.batch, 50, 1)
     assert list(batch.records(prepared.batch)) == FOUND
@@ -129,7 +130,7 @@ def test_rivals_read_what_we_recompressed_and_stamped(
     prepared = prepare(built_by(builder, codec), produce_version=9, rules=rules, now_ms=T0 + 99)
     assert prepared
     batch.assign(prepared.batch, 50, 1)
-    assert read_by(reader, prepared.batch) == [
+    assert read_by(reader, bytes(prepared.batch)) == [
         record._replace(timestamp=T0 + 99) for record in FOUND
     ]
 

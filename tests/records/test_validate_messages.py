@@ -10,8 +10,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.compression.codecs import Codec, compress
 from barnabas.protocol.records.message_set import encode_message, encode_messages
+from barnabas.protocol.records.produce_rules import ProduceRules
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.validate import ProduceRules
 from tests.records.producing import NOW, STAMPED, THREE, accepted, records_of, refused
 from tests.records.vectors import T0
 

@@ -6,8 +6,9 @@ import pytest
 
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.compression.codecs import Codec
+from barnabas.protocol.records.produce_rules import Prepared, ProduceRules
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.validate import Prepared, ProduceRules, prepare
+from barnabas.protocol.records.validate import prepare
 from tests.records.vectors import T0
 
 BEFORE, AFTER = b"before", b"after"
