@@ -27,7 +27,6 @@ from barnabas.protocol.records.compression.codecs import Codec
 from barnabas.protocol.records.convert import down_convert
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.first_record import first_record
-from barnabas.protocol.records.header import HEADER_BYTES
 from barnabas.protocol.records.produce_rules import (
     InvalidRecords,
     Prepared,
@@ -46,6 +45,8 @@ T = TypeVar("T")
 Found = tuple[int, int] | None
 """Timestamp and offset of a record."""
 
+SMALL_BYTES: Final = 1 << 12
+"""Of so little nothing is looked up beforehand: the bounds of inline_work.py are enough."""
 INLINE_BYTES: Final = 1 << 20
 """An honest batch of magic 2 up to this is checked in a few ms, 20 with gzip."""
 INLINE_RECORDS: Final = 20_000
@@ -138,7 +139,7 @@ def is_large_to_append(records: Buffer | None) -> bool:
 
     A header may lie: what is not large by it is checked within bounds (inline_work.py).
     """
-    if records is None or len(records) < HEADER_BYTES:
+    if records is None or len(records) < SMALL_BYTES:
         return False
     if batch.magic(records) < 2:
         return len(records) > INLINE_OLD_BYTES

@@ -13,7 +13,10 @@ from typing import Final
 COMPILED_MODULES: Final = (
     "barnabas.broker.coordination.coordinator_ports",
     "barnabas.broker.handlers.call",
+    "barnabas.broker.handlers.duplicate_partitions",
     "barnabas.broker.handlers.groups",
+    "barnabas.broker.handlers.inline_work",
+    "barnabas.broker.handlers.produce",
     "barnabas.broker.metrics.request_meter",
     "barnabas.broker.net.connection",
     "barnabas.broker.net.connection_scheduler",
@@ -40,14 +43,17 @@ COMPILED_MODULES: Final = (
     "barnabas.coordinator.offsets_journal",
     "barnabas.protocol.codec.rows",
     "barnabas.protocol.frame",
+    "barnabas.protocol.records.batch",
     "barnabas.protocol.records.builder",
     "barnabas.protocol.records.equal_records",
     "barnabas.protocol.records.record_rows",
+    "barnabas.protocol.records.rewrite",
     "barnabas.protocol.records.section_check",
+    "barnabas.protocol.records.validate",
 )
 """Full names. A class of theirs and its subclasses have to be on the list together: of a compiled
 class that an interpreted one derives from no object can be made. Nor can objects of a compiled
-class be pickled: what goes to another process is declared elsewhere (records/validate.py)."""
+class be pickled: what goes to another process is declared elsewhere (records/produce_rules.py)."""
 
 
 def kind_of_build() -> str:

@@ -79,15 +79,27 @@ class Issued:
 class Authority:
     """Issues certificates; one of itself is what is to be trusted."""
 
-    def __init__(self, common_name: str = "Test CA", above: Authority | None = None) -> None:
+    def __init__(
+        self,
+        common_name: str = "Test CA",
+        above: Authority | None = None,
+        *,
+        is_strict: bool = True,
+    ) -> None:
+        """``is_strict``: with all that Python 3.13's own default contexts demand."""
         self._above = above
+        self._is_strict = is_strict
         self._name = name(common_name)
         self._key = ec.generate_private_key(ec.SECP256R1())
         signer = above or self
         builder = _builder(self._name, signer._name, self._key.public_key(), DAY, DAY)
-        self.certificate = builder.add_extension(
-            x509.BasicConstraints(ca=True, path_length=None), critical=True
-        ).sign(signer._key, hashes.SHA256())
+        if is_strict:
+            builder = builder.add_extension(_signs_certificates(), critical=True)
+        self.certificate = (
+            signer._identified(builder)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(signer._key, hashes.SHA256())
+        )
 
     @property
     def pem(self) -> str:
@@ -107,7 +119,7 @@ class Authority:
         """A certificate valid from ``since`` ago until ``until`` from now."""
         key = ec.generate_private_key(ec.SECP256R1())
         whom = name(subject) if isinstance(subject, str) else subject
-        builder = _builder(whom, self._name, key.public_key(), since, until)
+        builder = self._identified(_builder(whom, self._name, key.public_key(), since, until))
         if hosts:
             names = x509.SubjectAlternativeName([_host(host) for host in hosts])
             builder = builder.add_extension(names, critical=False)
@@ -116,6 +128,13 @@ class Authority:
         builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         chain = () if self._above is None else (self.certificate,)
         return Issued(key, builder.sign(self._key, hashes.SHA256()), chain)
+
+    def _identified(self, builder: x509.CertificateBuilder) -> x509.CertificateBuilder:
+        """Naming the key that signs."""
+        if not self._is_strict:
+            return builder
+        signs = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return builder.add_extension(signs, critical=False)
 
     def trust_store(self, path: Path) -> Path:
         """A truststore of type PEM."""
@@ -149,6 +168,21 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - since)
         .not_valid_after(now + until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _signs_certificates() -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
     )
 
 

@@ -16,6 +16,8 @@ from barnabas.client.tls.contexts import (
     server_context,
 )
 from barnabas.client.tls.tls_settings import TlsSettings
+from barnabas.console.security.authority import Authority as ClusterAuthority
+from barnabas.console.security.secret_files import FileSet
 from barnabas.protocol.settings import ConfigError
 from tests.harness.certificates import DAY, PASSWORD, Authority, Issued
 
@@ -91,6 +93,32 @@ def test_only_what_is_enabled_is_spoken(
     client = client_context(trusts(authority, ssl_enabled_protocols=(other,)))
     with pytest.raises(ssl.SSLError):
         shaken(server, client)
+
+
+def test_certificates_without_the_keys_of_their_signers_are_taken_as_javas_clients_do(
+    node: Issued,
+) -> None:
+    """Many authorities make them so; Python's own default contexts refuse them since 3.13."""
+    old = Authority("Old CA", is_strict=False)
+    issued = old.issue("node")
+    both = server_context(keys(issued, old), "required"), client_context(keys(issued, old))
+    assert shaken(*both)
+    strict = client_context(trusts(old))
+    strict.verify_flags |= ssl.VERIFY_X509_STRICT
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shaken(server_context(keys(issued)), strict)
+
+
+def test_the_certificates_of_security_init_pass_pythons_strictest_look(tmp_path: Path) -> None:
+    """Clients that make their context by ``ssl.create_default_context`` have it since 3.13."""
+    made = ClusterAuthority(tmp_path, FileSet())
+    store = tmp_path / "keystore.pem"
+    store.touch(mode=0o600)
+    store.write_text(made.keystore("node", [HOST], 1))
+    served = TlsSettings(ssl_keystore_type="PEM", ssl_keystore_location=str(store))
+    client = ssl.create_default_context(cadata=made.pem)
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    assert shaken(server_context(served), client)
 
 
 def test_a_newest_protocol_bounds_those_that_are_enabled(
