@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from http.client import HTTPException, HTTPMessage
@@ -97,11 +98,15 @@ def _read_https(url: str) -> bytes:
     ends_at = time.monotonic() + 3 * READ_S
     data = bytearray()
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
-    with opener.open(request, timeout=READ_S) as answer:
-        while len(data) <= BYTES_MAX and (some := answer.read1(_CHUNK)):
-            data += some
-            if time.monotonic() > ends_at:
-                raise TimeoutError("the server is too slow")
+    try:
+        with opener.open(request, timeout=READ_S) as answer:
+            while len(data) <= BYTES_MAX and (some := answer.read1(_CHUNK)):
+                data += some
+                if time.monotonic() > ends_at:
+                    raise TimeoutError("the server is too slow")
+    except urllib.error.HTTPError as refusal:
+        refusal.close()  # an answer as well, with its connection
+        raise
     return bytes(data)
 
 

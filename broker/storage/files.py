@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -144,6 +145,19 @@ def _refusals(path: Path, what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise failure(path, what, error) from error
+
+
+def _mode(path: Path) -> int | None:
+    """What kind of file there is; None where there is none. Raises StorageError.
+
+    Not Path.exists() nor Path.is_dir(): since Python 3.14 they take every failure of a disk for
+    absence, and what is taken to be absent is made anew (docs/decisions/0009).
+    """
+    with _refusals(path, "could not stat"):
+        try:
+            return path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
 
 class DiskFile:
@@ -301,7 +315,7 @@ class DiskFiles:
 
     def make_directory(self, path: Path, *, is_synced: bool = True) -> None:
         """Create what is missing, from the top."""
-        if path.is_dir():
+        if self.is_directory(path):
             return
         if path.parent != path:
             self.make_directory(path.parent, is_synced=is_synced)
@@ -338,13 +352,12 @@ class DiskFiles:
 
     def exists(self, path: Path) -> bool:
         """Look without opening."""
-        with _refusals(path, "could not stat"):
-            return path.exists()
+        return _mode(path) is not None
 
     def is_directory(self, path: Path) -> bool:
         """Look without opening."""
-        with _refusals(path, "could not stat"):
-            return path.is_dir()
+        mode = _mode(path)
+        return mode is not None and stat.S_ISDIR(mode)
 
     def size(self, path: Path) -> int:
         """Stat the path."""

@@ -133,6 +133,8 @@ def _content(jar: LockedJar, url: str) -> bytes:
             content: bytes = answer.read(jar.size + 1)
             return content
     except (OSError, urllib.error.URLError) as failure:
+        if isinstance(failure, urllib.error.HTTPError):
+            failure.close()  # an answer as well, with its connection
         raise MissingPart(f"Could not fetch {jar.file_name} from {_shown(url)}: {failure}") from (
             failure
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.conversion_process import ConversionProcess
+from barnabas.broker.handlers.conversion_process import SMALL_BYTES, ConversionProcess
 from barnabas.broker.handlers.duplicate_partitions import each_partition_once
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -37,7 +37,7 @@ async def producing(replicas: ReplicaManager) -> AsyncIterator[ProduceHandler]:
 
 def claiming(count: int) -> bytes:
     """A batch of one record whose header says ``count``, with the right checksum."""
-    data = bytearray(batch.build_batch([(b"", b"")], timestamp_ms=NOW_MS))
+    data = bytearray(batch.build_batch([(b"", bytes(SMALL_BYTES))], timestamp_ms=NOW_MS))
     data[23:27] = (count - 1).to_bytes(4, "big")
     data[57:61] = count.to_bytes(4, "big")
     batch.reseal(data)

@@ -70,6 +70,9 @@ class ConnectWorker:
         try:
             with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:
                 return json.load(answer)
+        except urllib.error.HTTPError as refusal:
+            refusal.close()
+            return None
         except (urllib.error.URLError, OSError, json.JSONDecodeError):
             return None
 

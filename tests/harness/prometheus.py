@@ -38,7 +38,8 @@ class Prometheus:
             with urllib.request.urlopen(url, timeout=30) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            raise AssertionError(f"{query or path}: {error.read().decode()}") from error
+            with error:
+                raise AssertionError(f"{query or path}: {error.read().decode()}") from error
 
     def evaluate(self, expression: str) -> list[dict[str, Any]]:
         """The samples of an expression now."""
@@ -52,6 +53,9 @@ class Prometheus:
         try:
             with urllib.request.urlopen(f"{self._url}/-/ready", timeout=5) as answer:
                 return bool(answer.status == 200)
+        except urllib.error.HTTPError as refusal:
+            refusal.close()
+            return False
         except OSError:
             return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -76,12 +77,18 @@ def test_a_lock_is_exclusive_until_it_is_released(tmp_path: Path) -> None:
 async def test_work_off_the_loop_runs_to_its_end_when_the_caller_is_cancelled(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "f"
-    task = asyncio.create_task(FILES.off_loop(lambda: path.write_bytes(b"done")))
+    path, is_cancelled = tmp_path / "f", threading.Event()
+
+    def work() -> None:
+        is_cancelled.wait(60)
+        path.write_bytes(b"done")
+
+    task = asyncio.create_task(FILES.off_loop(work))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    is_cancelled.set()
     await FILES.off_loop(lambda: None)
     await asyncio.get_running_loop().shutdown_default_executor()
     assert FILES.read_whole(path) == b"done"

@@ -175,8 +175,12 @@ class SchemaRegistry:
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _Stays()
         )
-        with opener.open(request, timeout=TIMEOUT_S) as answer:
-            data = answer.read(SCHEMA_BYTES_MOST + 1)
+        try:
+            with opener.open(request, timeout=TIMEOUT_S) as answer:
+                data = answer.read(SCHEMA_BYTES_MOST + 1)
+        except urllib.error.HTTPError as refusal:
+            refusal.close()  # an answer as well, with its connection
+            raise
         if len(data) > SCHEMA_BYTES_MOST:
             raise ValueError("it is too large")
         document = json.loads(data)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import urllib.error
 import urllib.request
 from typing import Any, Final
 
@@ -71,8 +72,12 @@ class StatusReader:
             request.add_header("Authorization", f"Bearer {self._token}")
         # No proxy: a node is asked directly, wherever the environment points.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=TIMEOUT_S) as answer:
-            data = answer.read(BYTES_MOST)
+        try:
+            with opener.open(request, timeout=TIMEOUT_S) as answer:
+                data = answer.read(BYTES_MOST)
+        except urllib.error.HTTPError as refusal:
+            refusal.close()  # an answer as well, with its connection
+            raise
         try:
             found = json.loads(data)
         except (ValueError, RecursionError):
