@@ -15,7 +15,6 @@ COMPILED_MODULES: Final = (
     "barnabas.broker.handlers.call",
     "barnabas.broker.handlers.duplicate_partitions",
     "barnabas.broker.handlers.groups",
-    "barnabas.broker.handlers.inline_work",
     "barnabas.broker.handlers.produce",
     "barnabas.broker.metrics.request_meter",
     "barnabas.broker.net.connection",

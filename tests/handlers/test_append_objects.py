@@ -20,12 +20,14 @@ from barnabas.protocol.records.record import decode_records
 from tests.handlers import test_produce
 from tests.handlers.coordinators import judging
 from tests.handlers.peer import answered, call, over_the_wire
+from tests.harness.compiled_code import interpreted_only
 from tests.replication.logs import NOW_MS, lead
 
 MAKERS = {decode_records.__code__, messages.__code__}
 """All that makes record objects of bytes."""
 
 
+@interpreted_only
 @pytest.mark.parametrize("codec", range(5))
 async def test_an_append_makes_no_record_object(replicas: ReplicaManager, codec: int) -> None:
     lead(replicas, "t")
