@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import sys
 import tempfile
 import time
@@ -232,7 +233,7 @@ class StoredSection:
     """What ratios.json has of one section: its last whole run."""
 
     measured: str
-    """The day, and the machine's load at the beginning and at the end."""
+    """The day, the machine's load at the beginning and at the end, and its processor."""
     rows: Sequence[Row]
 
     @classmethod
@@ -257,14 +258,14 @@ def store(section: str, kept: StoredSection) -> None:
 
 def text_of(kept: Mapping[str, StoredSection], plan: Plan) -> str:
     """The table with what one has to know about it."""
-    place, _, _ = machine().rpartition(", load ")
+    python = platform.python_version()
     head = [
-        f"{place}; Apache Kafka {KAFKA_VERSION}; {plan.rounds} rounds of "
-        f"{plan.seconds:g} s, or of {plan.megabytes} MB, after {plan.warm_up:g} s of warm-up for "
-        "each section. Ratio: the median of the rounds, the lowest and the highest; above 1 "
-        "Barnabas is ahead.",
+        f"{os.cpu_count()} cores, Python {python}; Apache Kafka {KAFKA_VERSION}; {plan.rounds} "
+        f"rounds of {plan.seconds:g} s, or of {plan.megabytes} MB, after {plan.warm_up:g} s of "
+        "warm-up for each section. Ratio: the median of the rounds, the lowest and the highest; "
+        "above 1 Barnabas is ahead.",
         "",
-        "| row | Barnabas | Kafka | unit | ratio | day, load before and after |",
+        "| row | Barnabas | Kafka | unit | ratio | day, load before and after, processor |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     lines = [
@@ -330,9 +331,8 @@ def measured(
         print(f"{name}: failed\n{traceback.format_exc()}", file=sys.stderr, flush=True)
         return None
     print("\n".join(row.line() for row in rows), flush=True)
-    return StoredSection(
-        f"{time.strftime('%Y-%m-%d')}, {before:.1f}, {os.getloadavg()[0]:.1f}", rows
-    )
+    day, processor = time.strftime("%Y-%m-%d"), machine().partition(",")[0]
+    return StoredSection(f"{day}, {before:.1f}, {os.getloadavg()[0]:.1f}, {processor}", rows)
 
 
 def main() -> None:
