@@ -14,11 +14,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
 FAILED_MAX: Final = 8
 ROUNDS: Final = 3
+WITHIN_S: Final = 1500.0
+"""All rounds together: the limit of CI would else end the run without a word."""
 LAST_FAILED: Final = Path(".pytest_cache/v/cache/lastfailed")
 _ALONE: Final = ("-p", "no:cacheprovider", "-p", "no:xdist", "-q")
 
@@ -29,10 +32,15 @@ def main() -> int:
     if not failed or len(failed) > FAILED_MAX:
         print(f"=== {len(failed)} tests are known to have failed: not run again", flush=True)
         return 1
+    ends = time.monotonic() + WITHIN_S
     for number in range(1, ROUNDS + 1):
         print(f"=== again, alone, {number} of {ROUNDS}: {' '.join(failed)}", flush=True)
         words = [sys.executable, "-m", "pytest", *_ALONE, *failed]
-        if subprocess.run(words, check=False).returncode:
+        try:
+            if subprocess.run(words, check=False, timeout=ends - time.monotonic()).returncode:
+                return 1
+        except subprocess.TimeoutExpired:
+            print(f"=== not done within {WITHIN_S:g} s", flush=True)
             return 1
     told = "\n".join(f"===   {name}" for name in failed)
     print(f"=== FAILED ONCE, and passed {ROUNDS} times alone. Find out why:\n{told}", flush=True)

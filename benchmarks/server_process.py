@@ -10,6 +10,7 @@ import re
 import socket
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -21,7 +22,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0
 _POLL_S: Final = 0.02
-_PORT: Final = re.compile(r":(\d+)")
+_PORT: Final = re.compile(r":(\d+)\s*(?:,|$)")
 _LISTEN: Final = "0A"
 """A state of a socket in /proc/PID/net/tcp."""
 
@@ -50,11 +51,13 @@ def write_properties(
 def listening_ports(pid: int) -> set[int]:
     """The TCP ports on which somebody listens, in the network that a process is in."""
     ports = set()
-    for name in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == _LISTEN:
-                ports.add(int(fields[1].rpartition(":")[2], 16))
+    lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+    with suppress(FileNotFoundError):  # a kernel without IPv6
+        lines += Path(f"/proc/{pid}/net/tcp6").read_text().splitlines()[1:]
+    for line in lines:
+        fields = line.split()
+        if fields[3] == _LISTEN:
+            ports.add(int(fields[1].rpartition(":")[2], 16))
     return ports
 
 

@@ -20,6 +20,7 @@ place=$(mktemp -d "${TMPDIR:-/tmp}/barnabas-pythons-XXXXXX")
 failed=0
 for python in "${pythons[@]}"; do
   version=$("$python" -c 'import platform; print(platform.python_version())')
+  [ -e "$place/$version" ] && continue # found twice
   git clone --quiet "$repository" "$place/$version"
   started=$SECONDS
   if make -C "$place/$version" "$target" PYTHON="$python" >"$place/$version.log" 2>&1; then
@@ -28,6 +29,6 @@ for python in "${pythons[@]}"; do
     verdict=RED failed=1
   fi
   echo "Python $version: $verdict after $((SECONDS - started)) s, $place/$version.log"
-  grep -E "^(FAILED|ERROR)|passed|failed" "$place/$version.log" | tail -n 30
+  grep -E "^(FAILED|ERROR)|passed|failed" "$place/$version.log" | tail -n 30 || true
 done
 exit "$failed"

@@ -19,7 +19,7 @@ def test_it():
     assert not is_first
 """
 ALWAYS = "def test_it():\n    assert False\n"
-FOUR = "".join(f"def test_{number}():\n    assert False\n" for number in range(4))
+NINE = "".join(f"def test_{number}():\n    assert False\n" for number in range(9))
 
 
 def run(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -51,10 +51,10 @@ def test_a_test_that_fails_again_fails_the_run(tmp_path: Path) -> None:
     assert tried_again(tmp_path, ALWAYS).returncode == 1
 
 
-def test_more_than_three_failures_are_not_run_again(tmp_path: Path) -> None:
-    again = tried_again(tmp_path, FOUR)
+def test_more_than_eight_failures_are_not_run_again(tmp_path: Path) -> None:
+    again = tried_again(tmp_path, NINE)
     assert again.returncode == 1
-    assert "4 tests" in again.stdout
+    assert "9 tests" in again.stdout
 
 
 def test_a_run_of_which_nothing_is_known_is_not_forgiven(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ def tune() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+    global _in_force
+    _in_force = gc.get_threshold()
 
 
 class PauseLimit:
@@ -61,6 +63,8 @@ class PauseLimit:
             gc.freeze()
 
 
+_in_force: tuple[int, int, int] | None = None
+"""What THRESHOLDS became here: Python 3.14.0 to 3.14.4 keep no third one."""
 OLDEST: Final = 2
 _pauses: Final = PauseLimit()
 
@@ -92,7 +96,7 @@ class FirstLoadFreeze:
 
     def after_slice(self) -> None:
         """One slice of a load is done, others may follow."""
-        if self._slices_left and gc.get_threshold() == THRESHOLDS:
+        if self._slices_left and gc.get_threshold() == _in_force:
             now = self._monotonic()
             if self._ends is None:
                 self._ends = now + LOADING_S_MAX

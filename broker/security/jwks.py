@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from barnabas.broker.settings.oauthbearer_settings import OAuthBearerSettings, file_of
+from barnabas.client.tls.contexts import https_context
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +95,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def _read_https(url: str) -> bytes:
     """The system's authorities judge the server, or those of SSL_CERT_FILE."""
-    opener = urllib.request.build_opener(_NoRedirect)
+    https = urllib.request.HTTPSHandler(context=https_context())
+    opener = urllib.request.build_opener(_NoRedirect, https)
     ends_at = time.monotonic() + 3 * READ_S
     data = bytearray()
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310

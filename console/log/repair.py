@@ -88,7 +88,7 @@ def repairs(path: Path, *, is_executed: bool) -> list[Repair]:
         found: list[Repair] = []
         for directory in [path] if is_partition else sorted(path.iterdir()):
             key = parse_directory_name(directory.name)
-            if key is not None and directory.is_dir():
+            if key is not None and DiskFiles().is_directory(directory):
                 found += _partition(directory, key[0], points.get(key, 0), is_executed=is_executed)
         return found
 
@@ -121,7 +121,7 @@ def _recovery_points(root: Path) -> dict[tuple[str, int], int]:
 def _partition(
     directory: Path, topic: str, recovery_point: int, *, is_executed: bool
 ) -> list[Repair]:
-    logs = sorted((log for log in directory.glob("*.log")), key=base_offset)
+    logs = sorted((log for log in directory.iterdir() if log.suffix == ".log"), key=base_offset)
     done = []
     for index, path in enumerate(logs):
         upper = base_offset(logs[index + 1]) if index + 1 < len(logs) else None

@@ -13,6 +13,7 @@ from mmap import mmap
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.partition_directory import is_deleted_name, parse_directory_name
 from barnabas.broker.storage.partition_metadata import METADATA
 from barnabas.console.command_line.failure import Failure
@@ -38,6 +39,8 @@ from .verify_checks import (
     TimeIndexCheck,
 )
 
+_FILES: Final = DiskFiles()
+"""Raises where a disk cannot look; Path.exists() says no then, since Python 3.14."""
 _SEGMENT_FILES: Final = (".log", ".index", ".timeindex", ".txnindex")
 _IDENTITY: Final = "meta.properties"
 _BAD = (BadCheckpoint, BadSnapshot, BadTransactionIndex, UnicodeDecodeError)
@@ -232,11 +235,11 @@ def _index_checks(
 ) -> Iterator[tuple[Path, SegmentCheck]]:
     """A check for each index that is there: one that is missing is made anew by a start."""
     offsets, times, aborted = (path.with_suffix(suffix) for suffix in _SEGMENT_FILES[1:])
-    if offsets.exists():
+    if _FILES.exists(offsets):
         yield offsets, OffsetIndexCheck(offsets.read_bytes(), base)
-    if times.exists():
+    if _FILES.exists(times):
         yield times, TimeIndexCheck(times.read_bytes(), base)
-    if aborted.exists():
+    if _FILES.exists(aborted):
         entries = _parsed(aborted, report, lambda file: parse_aborted(file.read_bytes()))
         yield aborted, AbortedCheck(entries or [], base)
 
@@ -288,7 +291,7 @@ def _after(data: bytes | mmap, position: int) -> int | None:
 def _log_directory(directory: Path, report: VerifyReport) -> None:
     """All partitions of an entry of log.dirs, and its checkpoints against them."""
     found: dict[tuple[str, int], tuple[int, int]] = {}
-    partitions = [path for path in sorted(directory.iterdir()) if path.is_dir()]
+    partitions = [path for path in sorted(directory.iterdir()) if _FILES.is_directory(path)]
     for path in partitions:
         key = parse_directory_name(path.name)
         if key is not None and not is_deleted_name(path.name):

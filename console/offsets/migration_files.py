@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from barnabas.client.admin.offset_migration import MigrationPlan, StoredOffsets
 from barnabas.console.command_line.failure import Failure
@@ -81,7 +81,7 @@ class MigrationJournal:
 
     def _add(self, entry: Mapping[str, Any]) -> None:
         line = json.dumps(entry).encode() + b"\n"
-        with self.path.open("r+b" if self.path.exists() else "xb") as file:
+        with self._opened() as file:
             file.truncate(self._bytes)  # a line that was torn when we were killed goes
             file.seek(self._bytes)
             file.write(line)
@@ -90,13 +90,20 @@ class MigrationJournal:
         self._bytes += len(line)
         self._last[entry["group"]] = dict(entry)
 
+    def _opened(self) -> BinaryIO:
+        try:
+            return self.path.open("r+b")
+        except FileNotFoundError:
+            return self.path.open("xb")
+
 
 def _entries(path: Path) -> tuple[int, Sequence[dict[str, Any]]]:
     """How many bytes hold whole entries, and the entries."""
-    if not path.exists():
+    try:  # not Path.exists(): since Python 3.14 what cannot be looked at is not there
+        data = path.read_bytes()
+    except FileNotFoundError:
         return 0, ()
     entries: list[dict[str, Any]] = []
-    data = path.read_bytes()
     whole = data[: data.rfind(b"\n") + 1]
     for number, line in enumerate(whole.splitlines()):
         try:

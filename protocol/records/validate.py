@@ -8,6 +8,7 @@ business. Source: docs/spec/log.md §1.8, steps 1 to 7.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final
 
 from crc32c import crc32c
@@ -184,7 +185,7 @@ def _prepare_batch(
         take(work, RECORD_STEPS * head.record_count)
         suspects = _records(head, section, start)
         is_stamped = head.append_time is not None
-        _check_records(((record, is_stamped) for record in suspects), rules, now_ms)
+        _check_records(zip(suspects, repeat(is_stamped)), rules, now_ms)
 
     append_time = now_ms if rules.timestamp_type == "LogAppendTime" else None
     newest = _newest(head, facts)

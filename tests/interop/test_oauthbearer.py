@@ -36,7 +36,7 @@ from barnabas.console.development.ports import LOOPBACK, free_ports
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness.bearer_tokens import AUDIENCE, ISSUER, bad_tokens, claims, signed, write_jwks
 from tests.harness.go_clients import FRANZ, SARAMA, GoClient
-from tests.harness.kafka_python_client import FRESH
+from tests.harness.kafka_python_client import FRESH, JOIN_POLL_MS
 from tests.harness.kafka_tools import CONSUMER, PRODUCER, TOPICS, Tool
 from tests.harness.refused_sockets import collect_refused_sockets
 from tests.harness.running_nodes import running
@@ -180,7 +180,7 @@ def by_kafka_python(bootstrap: str, token: str, is_good: bool = True) -> None:
     found: list[bytes] = []
 
     def read() -> bool:
-        for records in consumer.poll(100).values():
+        for records in consumer.poll(JOIN_POLL_MS).values():
             found.extend(record.value for record in records)
         return b"kafka-python" in found
 

@@ -34,7 +34,7 @@ from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.development.ports import LOOPBACK, free_ports
 from benchmarks.barnabas_node import barnabas_node
 from benchmarks.server_process import ServerProcess
-from tests.harness.kafka_python_client import FRESH
+from tests.harness.kafka_python_client import FRESH, JOIN_POLL_MS
 from tests.harness.kafka_tools import CONFIGS, TOPICS, Tool
 from tests.harness.refused_sockets import collect_refused_sockets
 from tests.harness.running_nodes import running
@@ -224,7 +224,7 @@ def by_kafka_python(cluster: Guarded, mechanism: str, password: str = CANARY) ->
     found: list[bytes] = []
 
     def read() -> bool:
-        for records in consumer.poll(100).values():
+        for records in consumer.poll(JOIN_POLL_MS).values():
             found.extend(record.value for record in records)
         return value in found
 

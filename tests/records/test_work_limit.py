@@ -147,3 +147,11 @@ def test_a_batch_of_a_record_whose_headers_are_few_is_no_matter() -> None:
     work = Work(STEPS)
     assert prepare(section, produce_version=9, rules=ProduceRules(), now_ms=NOW_MS, work=work)
     assert STEPS - work.left < 10
+
+
+def test_what_gzip_made_before_it_was_too_much_is_counted() -> None:
+    """Else a few kilobytes would cost the loop milliseconds, as often in a turn as they come."""
+    work = Work(1000)
+    with pytest.raises(TooMuchWork):
+        decompress(Codec.GZIP, compress(Codec.GZIP, bytes(8 << 20)), bytes_max=1 << 30, work=work)
+    assert work.left <= 0

@@ -11,7 +11,6 @@ import asyncio
 import base64
 import json
 import logging
-import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -20,6 +19,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from barnabas.client.tls.contexts import https_context
 
 from .avro import UnusableSchema, avro_decoder
 from .protobuf import message_indexes, protobuf_decoder
@@ -171,7 +172,7 @@ class SchemaRegistry:
             request.add_header("Authorization", f"Basic {shown}")
         context = None
         if settings.url.startswith("https:"):
-            context = ssl.create_default_context(cafile=settings.ca)
+            context = https_context(settings.ca)
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _Stays()
         )

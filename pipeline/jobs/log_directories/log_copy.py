@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +51,7 @@ class LogCopy:
         """Make all of it durable, under its name; raises OSError where that is taken."""
         self._write()
         for name in _BESIDE:
-            if (self._source / name).is_file():
+            with suppress(FileNotFoundError):
                 shutil.copyfile(self._source / name, self._temporary / name)
         for path in [*self._temporary.iterdir(), self._temporary]:
             _sync(path)

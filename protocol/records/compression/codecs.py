@@ -136,10 +136,10 @@ def _gunzip(data: bytes | bytearray | memoryview, bytes_max: int, work: Work | N
         total += made
         if total > bytes_max:
             raise CorruptRecords(f"gzip: more than {bytes_max} bytes")
+        if work is not None:  # taken first: what was made in vain has cost as much
+            work.take(decompression_steps(Codec.GZIP, made))
         if made > limit:
             raise TooMuchWork
-        if work is not None:
-            work.take(decompression_steps(Codec.GZIP, made))
         slice_bytes = GZIP_SLICE_BYTES
     return parts[0] if len(parts) == 1 else b"".join(parts)
 

@@ -13,6 +13,7 @@ from barnabas.client.tls.contexts import (
     ClientTls,
     client_context,
     describe_failure,
+    https_context,
     server_context,
 )
 from barnabas.client.tls.tls_settings import TlsSettings
@@ -107,6 +108,15 @@ def test_certificates_without_the_keys_of_their_signers_are_taken_as_javas_clien
     strict.verify_flags |= ssl.VERIFY_X509_STRICT
     with pytest.raises(ssl.SSLCertVerificationError):
         shaken(server_context(keys(issued)), strict)
+
+
+def test_a_server_of_https_may_have_such_a_certificate_too(tmp_path: Path) -> None:
+    old = Authority("Old CA", is_strict=False)
+    context = https_context(old.trust_store(tmp_path / "authorities.pem"))
+    assert shaken(server_context(keys(old.issue("node"))), context)
+    assert context.check_hostname
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shaken(server_context(keys(Authority().issue("node"))), context)
 
 
 def test_the_certificates_of_security_init_pass_pythons_strictest_look(tmp_path: Path) -> None:

@@ -97,7 +97,12 @@ def read(scenario: Scenario, count: int) -> int:
     )
     try:
         found = until(
-            lambda: [one.value for records in consumer.poll(500).values() for one in records], count
+            lambda: [
+                one.value
+                for records in consumer.poll(2000).values()  # short ones end a rebalance
+                for one in records
+            ],
+            count,
         )
         consumer.commit()
     finally:
