@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from barnabas.console.development.ports import LOOPBACK
+from barnabas.console.security.authority import key_usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +73,10 @@ def _certificate(
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
         )
-        .add_extension(_usage(is_authority=key is signer), critical=True)
+        .add_extension(key_usage(is_authority=key is signer), critical=True)
         .sign(signer, hashes.SHA256())
     )
     return made.public_bytes(serialization.Encoding.PEM)
-
-
-def _usage(*, is_authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=is_authority,
-        crl_sign=is_authority,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _name(common_name: str) -> x509.Name:

@@ -11,7 +11,6 @@ import contextlib
 import json
 import logging
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from http.client import HTTPException, HTTPMessage
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from barnabas.broker.settings.oauthbearer_settings import OAuthBearerSettings, file_of
+from barnabas.client.http_answers import opened
 from barnabas.client.tls.contexts import https_context
 
 log = logging.getLogger(__name__)
@@ -100,15 +100,11 @@ def _read_https(url: str) -> bytes:
     ends_at = time.monotonic() + 3 * READ_S
     data = bytearray()
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
-    try:
-        with opener.open(request, timeout=READ_S) as answer:
-            while len(data) <= BYTES_MAX and (some := answer.read1(_CHUNK)):
-                data += some
-                if time.monotonic() > ends_at:
-                    raise TimeoutError("the server is too slow")
-    except urllib.error.HTTPError as refusal:
-        refusal.close()  # an answer as well, with its connection
-        raise
+    with opened(opener, request, READ_S) as answer:
+        while len(data) <= BYTES_MAX and (some := answer.read1(_CHUNK)):
+            data += some
+            if time.monotonic() > ends_at:
+                raise TimeoutError("the server is too slow")
     return bytes(data)
 
 

@@ -80,7 +80,7 @@ class Authority:
         builder = (
             _builder(subject, self._certificate.subject, key, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_key_usage(is_authority=False), critical=True)
+            .add_extension(key_usage(is_authority=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
             .add_extension(_identifier_of(self._key), critical=False)
         )
@@ -95,7 +95,7 @@ class Authority:
         certificate = (
             _builder(name, name, self._key, _from_now(_AUTHORITY_DAYS))
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_key_usage(is_authority=True), critical=True)
+            .add_extension(key_usage(is_authority=True), critical=True)
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
             )
@@ -145,7 +145,8 @@ def _name(common_name: str, unit: str | None = None) -> x509.Name:
     return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _key_usage(*, is_authority: bool) -> x509.KeyUsage:
+def key_usage(*, is_authority: bool) -> x509.KeyUsage:
+    """What the key of a certificate is for: to sign other certificates, or in handshakes."""
     return x509.KeyUsage(
         digital_signature=not is_authority,
         key_cert_sign=is_authority,

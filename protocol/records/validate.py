@@ -66,10 +66,10 @@ def prepare(
     changed, when it takes more than ``work`` has left.
     """
     try:
-        head = None if records is None else _usual_header(records, produce_version, rules)
-        if head is not None:
-            assert records is not None
-            return _prepare_batch(_view(records), head, rules, now_ms, work)
+        if records is not None:
+            head = _usual_header(records, produce_version, rules)
+            if head is not None:
+                return _prepare_batch(_view(records), head, rules, now_ms, work)
         entries = list(batch.iterate(records)) if records is not None else []
         if produce_version >= MAGIC_2_SINCE:
             _check_request(records, entries)

@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from barnabas.console.security.authority import key_usage
+
 DAY: Final = timedelta(days=1)
 LOOPBACK: Final = "127.0.0.1"
 HOSTS: Final = ("localhost", LOOPBACK)
@@ -94,7 +96,7 @@ class Authority:
         signer = above or self
         builder = _builder(self._name, signer._name, self._key.public_key(), DAY, DAY)
         if is_strict:
-            builder = builder.add_extension(_signs_certificates(), critical=True)
+            builder = builder.add_extension(key_usage(is_authority=True), critical=True)
         self.certificate = (
             signer._identified(builder)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -169,20 +171,6 @@ def _builder(
         .not_valid_before(now - since)
         .not_valid_after(now + until)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
-
-
-def _signs_certificates() -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=True,
-        crl_sign=True,
-        encipher_only=False,
-        decipher_only=False,
     )
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.client.http_answers import opened
 from barnabas.client.tls.contexts import https_context
 
 from .avro import UnusableSchema, avro_decoder
@@ -176,12 +177,8 @@ class SchemaRegistry:
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _Stays()
         )
-        try:
-            with opener.open(request, timeout=TIMEOUT_S) as answer:
-                data = answer.read(SCHEMA_BYTES_MOST + 1)
-        except urllib.error.HTTPError as refusal:
-            refusal.close()  # an answer as well, with its connection
-            raise
+        with opened(opener, request, TIMEOUT_S) as answer:
+            data = answer.read(SCHEMA_BYTES_MOST + 1)
         if len(data) > SCHEMA_BYTES_MOST:
             raise ValueError("it is too large")
         document = json.loads(data)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import urllib.error
 import urllib.request
 from typing import Any, Final
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError, raise_for
+from barnabas.client.http_answers import opened
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_configs
 
@@ -72,12 +72,8 @@ class StatusReader:
             request.add_header("Authorization", f"Bearer {self._token}")
         # No proxy: a node is asked directly, wherever the environment points.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(request, timeout=TIMEOUT_S) as answer:
-                data = answer.read(BYTES_MOST)
-        except urllib.error.HTTPError as refusal:
-            refusal.close()  # an answer as well, with its connection
-            raise
+        with opened(opener, request, TIMEOUT_S) as answer:
+            data = answer.read(BYTES_MOST)
         try:
             found = json.loads(data)
         except (ValueError, RecursionError):
