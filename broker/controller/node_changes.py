@@ -244,8 +244,10 @@ class NodeChanges:
         self._term.partitions.become(
             filter(self._is_leaderless, sorted(partitions)), PartitionStatus.OFFLINE
         )
-        await self._term.partitions.elect_missing_leaders(batch)
-        await self._term.replicas.go_offline(living, batch)
+        elected = await self._term.partitions.elect_missing_leaders(batch)
+        # Before the in-sync sets of all others are written: clients wait for these leaders.
+        batch.send()
+        await self._term.replicas.go_offline(living, batch, settled=elected)
         batch.publish(partitions & self._context.leaders.keys())
         batch.send()
         self._deletion.fail(sorted(set(replicas) - set(living)))

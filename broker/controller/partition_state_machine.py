@@ -78,36 +78,33 @@ class PartitionStateMachine:
         strategy: ElectionStrategy,
         batch: ControlRequestBatch,
     ) -> list[Partition]:
-        """Elect from what ZooKeeper holds now, again where a leader wrote meanwhile.
+        """Elect from what ZooKeeper holds, again where a leader wrote meanwhile.
 
         Returns the partitions that have a leader by this election; the others stay as they were.
         """
         elected: list[Partition] = []
-        remaining = self._movable(partitions)
-        while remaining:
-            wanted = {}
-            for partition, state in (await self._states.read(remaining)).items():
-                self._context.leaders[partition] = state
-                choice = strategy(partition, state)
-                if choice is not None:
-                    wanted[partition] = (choice, state)
-                    self._report_loss(partition, choice)
-            written, remaining = await self._states.write(wanted)
-            for partition, state in written.items():
-                self._led(partition, state, wanted[partition][1].leader)
-                batch.lead(self._context.assigned(partition), partition)
-            elected += written
+        movable, leaders = self._movable(partitions), self._context.leaders
+        async for partition, choice, before, after in self._states.change(
+            movable, leaders, strategy
+        ):
+            self._report_loss(partition, choice)
+            self._led(partition, after, before.leader)
+            batch.lead(self._context.assigned(partition), partition)
+            elected.append(partition)
         return elected
 
-    async def elect_missing_leaders(self, batch: ControlRequestBatch) -> None:
-        """New partitions are created, offline ones elected; those being deleted are left alone."""
+    async def elect_missing_leaders(self, batch: ControlRequestBatch) -> list[Partition]:
+        """New partitions are created, offline ones elected; those being deleted are left alone.
+
+        Returns those elected: none but live nodes are in their in-sync sets.
+        """
         by_status: dict[PartitionStatus, list[Partition]] = {}
         for partition in self._context.all_partitions():
             if partition[0] not in self._context.deleting:
                 status = self._context.partitions.get(partition, PartitionStatus.NON_EXISTENT)
                 by_status.setdefault(status, []).append(partition)
         await self.create(by_status.get(PartitionStatus.NEW, []), batch)
-        await self.elect(by_status.get(PartitionStatus.OFFLINE, []), self.offline, batch)
+        return await self.elect(by_status.get(PartitionStatus.OFFLINE, []), self.offline, batch)
 
     def offline(self, partition: Partition, state: Leadership) -> ElectionResult | None:
         """The strategy when the leader is gone, and all that it may still answer with, too."""

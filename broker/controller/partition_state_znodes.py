@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from barnabas.client.zookeeper.interface import (
     BadVersion,
@@ -33,6 +33,15 @@ CHUNK: Final = 200
 """How many znodes one multi or one round of reads covers."""
 
 Item = TypeVar("Item")
+
+
+class Change(NamedTuple):
+    """A state that was written."""
+
+    partition: Partition
+    choice: ElectionResult
+    before: Leadership
+    after: Leadership
 
 
 class PartitionStateZnodes:
@@ -87,16 +96,52 @@ class PartitionStateZnodes:
                 created |= await self._create_one_by_one(chunk, choices)
         return created
 
-    async def write(
-        self, wanted: Mapping[Partition, tuple[ElectionResult, Leadership]]
+    async def change(
+        self,
+        partitions: Iterable[Partition],
+        known: dict[Partition, Leadership],
+        choose: Callable[[Partition, Leadership], ElectionResult | None],
+    ) -> AsyncIterator[Change]:
+        """Write what ``choose`` says of each state; None leaves it as it is.
+
+        ``known`` are the states as last read or written, and are brought up to date. It chooses
+        from them first: a write compares versions, so none is made over a state that changed since.
+        Only where one did, where none is known, or where nothing was chosen, is the state read, as
+        often as it changes. Reading all of them took as long as writing them, with nobody to lead.
+        """
+        remaining, is_read = list(partitions), False
+        states = {partition: known[partition] for partition in remaining if partition in known}
+        while remaining:
+            wanted = {}
+            for partition, state in states.items():
+                if (choice := choose(partition, state)) is not None:
+                    wanted[partition] = (choice, state)
+            written, conflicts = await self._write(wanted, is_each_tried=is_read)
+            known.update(written)
+            for partition, after in written.items():
+                yield Change(partition, *wanted[partition], after)
+            remaining = (
+                conflicts if is_read else [each for each in remaining if each not in written]
+            )
+            states, is_read = await self.read(remaining), True
+            known.update(states)
+
+    async def _write(
+        self,
+        wanted: Mapping[Partition, tuple[ElectionResult, Leadership]],
+        *,
+        is_each_tried: bool,
     ) -> tuple[dict[Partition, Leadership], list[Partition]]:
-        """Write what was chosen over what was read; also returns those that changed meanwhile."""
+        """Write what was chosen; also returns what changed meanwhile, or was written with it."""
         written: dict[Partition, Leadership] = {}
         conflicts: list[Partition] = []
         for chunk in chunks(list(wanted)):
             try:
                 written |= await self._set(chunk, wanted)
             except (BadVersion, NoNode):
+                if not is_each_tried:
+                    conflicts += chunk
+                    continue
                 for partition in chunk:
                     try:
                         written |= await self._set([partition], wanted)

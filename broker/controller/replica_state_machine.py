@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .context import ControllerContext, Partition, Replica
-from .leader_election import without_replica
+from .context import ControllerContext, Leadership, Partition, Replica
+from .leader_election import ElectionResult, without_replica
 from .partition_state_znodes import PartitionStateZnodes
 from .request_batch import ControlRequestBatch
 from .state_transitions import REPLICA_TRANSITIONS, ReplicaStatus, valid_transitions
@@ -35,8 +35,17 @@ class ReplicaStateMachine:
                 self._context.replicas[replica] = status
         return moved
 
-    async def go_offline(self, replicas: Iterable[Replica], batch: ControlRequestBatch) -> None:
-        """Stop replicas and take them out of their in-sync sets; a leader among them is no more."""
+    async def go_offline(
+        self,
+        replicas: Iterable[Replica],
+        batch: ControlRequestBatch,
+        *,
+        settled: Iterable[Partition] = (),
+    ) -> None:
+        """Stop replicas and take them out of their in-sync sets; a leader among them is no more.
+
+        An election a moment ago took them out of the sets of ``settled`` already.
+        """
         current = self._context.replicas
         moved = valid_transitions(replicas, ReplicaStatus.OFFLINE, current, REPLICA_TRANSITIONS)
         by_node: dict[int, list[Partition]] = {}
@@ -44,8 +53,10 @@ class ReplicaStateMachine:
             batch.stop((topic, index, node), delete=False)
             by_node.setdefault(node, []).append((topic, index))
             current[topic, index, node] = ReplicaStatus.OFFLINE
+        done = set(settled)
         for node, partitions in sorted(by_node.items()):
-            await self._leave_in_sync_sets(node, partitions, batch)
+            left = [partition for partition in partitions if partition not in done]
+            await self._leave_in_sync_sets(node, left, batch)
 
     def _tell(self, replica: Replica, status: ReplicaStatus, batch: ControlRequestBatch) -> None:
         partition, node = replica[:2], replica[2]
@@ -58,16 +69,13 @@ class ReplicaStateMachine:
     async def _leave_in_sync_sets(
         self, node: int, partitions: list[Partition], batch: ControlRequestBatch
     ) -> None:
-        remaining = partitions
-        while remaining:
-            wanted = {}
-            for partition, state in (await self._states.read(remaining)).items():
-                self._context.leaders[partition] = state
-                if node in state.isr:
-                    wanted[partition] = (without_replica(state.leader, state.isr, node), state)
-            written, remaining = await self._states.write(wanted)
-            for partition, state in written.items():
-                self._context.leaders[partition] = state
-                if partition[0] not in self._context.deleting:
-                    others = [n for n in self._context.assigned(partition) if n != node]
-                    batch.lead(others, partition)
+        def without(_: Partition, state: Leadership) -> ElectionResult | None:
+            if node not in state.isr:
+                return None
+            return without_replica(state.leader, state.isr, node)
+
+        leaders = self._context.leaders
+        async for partition, *_ in self._states.change(partitions, leaders, without):
+            if partition[0] not in self._context.deleting:
+                others = [n for n in self._context.assigned(partition) if n != node]
+                batch.lead(others, partition)

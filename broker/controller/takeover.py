@@ -172,7 +172,8 @@ class Takeover:
         for replica in replicas:
             self._context.replicas[replica] = ReplicaStatus.ONLINE
             settled = replica[:2] in self._context.leaders and replica[:2] not in restarted
-            if replica not in dead and settled and replica[0] not in self._context.deleting:
+            is_live = replica[2] in self._context.nodes
+            if is_live and settled and replica[0] not in self._context.deleting:
                 batch.lead([replica[2]], replica[:2])
         for replica in dead:
             # From where it may go offline, and where a deletion of its topic waits for its node.

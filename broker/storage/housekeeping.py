@@ -269,7 +269,10 @@ class Housekeeping:
         return self._marks[directory.path]
 
     def _known_marks(self, directory: LogDirectory) -> dict[tuple[str, int], int]:
-        return self._marks.setdefault(directory.path, dict(directory.high_watermarks))
+        # Copied once: each log asks while it is loaded, and the file names as many as there are.
+        if directory.path not in self._marks:
+            self._marks[directory.path] = dict(directory.high_watermarks)
+        return self._marks[directory.path]
 
     def high_watermark(self, key: tuple[str, int], path: Path) -> int:
         """As last written down or read; 0 when never."""

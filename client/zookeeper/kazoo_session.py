@@ -1,7 +1,7 @@
 """A ZooKeeper session through kazoo: awaitable calls, watches on the loop.
 
-Source: docs/spec/cluster.md §1.1, §1.9 and §1.10. Only this module and ``kazoo_logins.py`` import
-kazoo.
+Source: docs/spec/cluster.md §1.1, §1.9 and §1.10. Only this module,
+``kazoo_handler.py`` and ``kazoo_logins.py`` import kazoo.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from typing import Any, Final
 from kazoo import exceptions as kazoo_errors
 from kazoo import security as kazoo_security
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState
 
-from barnabas.client.tls.contexts import ClientTls, describe_failure
-from barnabas.protocol.settings import ConfigError
+from barnabas.client.tls.contexts import ClientTls
 from barnabas.protocol.zookeeper.znode_access import Access, access
 
 from .connect_diagnosis import diagnose, log_while_waiting
@@ -48,6 +46,7 @@ from .interface import (
     ZooKeeperError,
     checked,
 )
+from .kazoo_handler import KazooHandler
 from .kazoo_logins import KazooLogins
 from .kazoo_servers import KazooServers
 from .refusals import Refusals
@@ -80,8 +79,6 @@ log = logging.getLogger(__name__)
 
 RECONNECT_S_MAX: Final = 0.3
 """Between two attempts to connect: after an outage longer than a session clients wait for it."""
-ACCEPT_S: Final = 2.0
-"""How long a server may take to accept a connection: long enough to send a lost SYN again."""
 PEEK_MS: Final = 3000
 """How long a look through a fresh session may take."""
 
@@ -144,41 +141,6 @@ _ACLS: Final = {
 }
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo gives a machine that is off the whole session timeout to accept a connection.
-
-    With one such server of three a session was lost, or a start failed, whenever it was asked
-    before the others. And its own TLS trusts the system's authorities beside the one it is given,
-    and by itself no certificate need be of the server that it comes from.
-    """
-
-    def __init__(self, tls: ClientTls | None) -> None:
-        super().__init__()
-        self._tls = tls
-        self.tls_problem = ""
-        """Why the last handshake failed."""
-
-    def create_connection(
-        self, address: Any, hostname: str | None = None, *, timeout: float, **_: Any
-    ) -> Any:
-        """A connection; raises OSError, which ssl.SSLError is."""
-        link = super().create_connection(address, timeout=min(timeout, ACCEPT_S))
-        if self._tls is None:
-            return link
-        try:
-            link.settimeout(ACCEPT_S)  # the handshake is part of accepting
-            secured = self._tls.context().wrap_socket(link, server_hostname=hostname)
-        except (OSError, ConfigError) as error:
-            link.close()
-            self.tls_problem = (
-                str(error) if isinstance(error, ConfigError) else describe_failure(error)
-            )
-            log.warning("no TLS with zookeeper server=%s: %s", hostname, self.tls_problem)
-            raise OSError(f"no TLS: {self.tls_problem}") from error
-        self.tls_problem = ""
-        return secured
-
-
 class KazooSession:
     """:class:`ZooKeeper` over kazoo, whose threads only ever post callbacks to the loop."""
 
@@ -197,7 +159,7 @@ class KazooSession:
         self._tls = tls
         self._identity = identity or ZooKeeperIdentity()
         self._refusals = Refusals(self._identity)
-        self._handler = _Handler(tls)
+        self._handler = KazooHandler(tls)
         self._is_quiet = is_quiet
         self.session_timeout_ms = session_timeout_ms
         self.on_state: list[Callable[[SessionState], None]] = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import UserDict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -216,6 +218,30 @@ async def test_high_watermarks_survive_until_somebody_knows_better(tmp_path: Pat
             assert logs.high_watermark("t", 0) == 4
             await asyncio.sleep(6)
     assert checkpoint(tmp_path, "replication-offset-checkpoint") == {("t", 0): 4}
+
+
+class CountedMarks(UserDict[tuple[str, int], int]):
+    """Offsets of a checkpoint that count how often all of them are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        self.looks += 1
+        return super().__iter__()
+
+
+@in_simulated_time
+async def test_what_a_checkpoint_says_of_all_logs_is_copied_once_however_many_ask(
+    tmp_path: Path,
+) -> None:
+    """Each partition asks when it is led: of 100,000 that was half of a start."""
+    async with running(manager([tmp_path])) as logs:
+        logs.create("t", 0, None)
+        append(logs, count=9)
+        marks = CountedMarks({("t", 0): 4})
+        logs.directories[0].high_watermarks = marks  # type: ignore[assignment]
+        assert [logs.high_watermark("t", 0) for _ in range(3)] == [4, 4, 4]
+        assert marks.looks == 1
 
 
 @in_simulated_time

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from barnabas.client.zookeeper import connect_diagnosis, kazoo_session
+from barnabas.client.zookeeper import connect_diagnosis, kazoo_handler
 from barnabas.client.zookeeper.interface import (
     BadVersion,
     Check,
@@ -130,6 +130,35 @@ async def test_a_watch_fires_once_and_on_the_loop(session: ZooKeeper) -> None:
     assert fired.empty()
 
 
+async def test_a_watch_is_told_before_any_answer_that_sees_the_change(
+    session: ZooKeeper, sessions: Connect
+) -> None:
+    """ZooKeeper sends them in that order; with a thread of kazoo's for each either came first."""
+    other = await sessions()
+    await session.create("/a", b"0")
+    for number in range(1, 50):
+        told: list[None] = []
+        await session.get("/a", lambda told=told: told.append(None))
+        change = asyncio.ensure_future(other.set("/a", b"%d" % number))
+        while (await session.get("/a"))[0] != b"%d" % number:
+            pass
+        assert told
+        await change
+
+
+async def test_what_waits_for_kazoo_knows_ready_sockets_from_closed_ones() -> None:
+    handler = kazoo_handler.KazooHandler(None)
+    here, there = socket.socketpair()
+    with here, there:
+        assert handler.select([here], [here], [], 0) == ([], [here], [])
+        there.send(b"x")
+        assert handler.select([here], [], [], None) == ([here], [], [])
+        there.close()
+        assert handler.select([here], [here], [], 0.01) == ([here], [here], [])
+    with pytest.raises(ValueError, match="negative"):
+        handler.select([here], [], [], 0)
+
+
 async def test_an_expired_session_is_told_as_suspended_lost_connected(
     session: ZooKeeper, server: EmbeddedZooKeeper
 ) -> None:
@@ -208,7 +237,7 @@ async def test_servers_that_are_off_cost_a_session_nothing_though_they_are_asked
     absent: list[str], server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kazoo waited for each as long as a session lasts; one of three failed a start in three."""
-    monkeypatch.setattr(kazoo_session, "ACCEPT_S", 0.1)
+    monkeypatch.setattr(kazoo_handler, "ACCEPT_S", 0.1)
     monkeypatch.setattr("kazoo.protocol.connection.random.shuffle", lambda _: None)
     session = await connect(
         ",".join([*absent, server.hosts]), session_timeout_ms=10_000, connection_timeout_ms=9_000
