@@ -13,7 +13,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 
 from barnabas.protocol.codec.compiler import decode
-from barnabas.protocol.messages import create_topics, metadata
+from barnabas.protocol.messages import create_topics, list_offsets, metadata
 from benchmarks.barnabas_node import barnabas_node
 from benchmarks.bulk_answers import frame
 from benchmarks.restart import FrameConnection
@@ -34,7 +34,8 @@ COLUMNS = (
 )
 PATIENCE_S = 600.0
 TOPICS_A_REQUEST = 50
-CREATE_VERSION, METADATA_VERSION = 5, 9
+CREATE_VERSION, METADATA_VERSION, OFFSETS_VERSION = 5, 9, 7
+LATEST = -1
 TOPIC_EXISTS, NOT_CONTROLLER = 36, 41
 MEMORY_UNIT = 1 << 20
 
@@ -82,7 +83,7 @@ class GrowingNode:
     def _create(self, topics: int) -> None:
         while self._topics < topics:
             wanted = min(TOPICS_A_REQUEST, topics - self._topics)
-            names = [f"topic-{self._topics + number:06}" for number in range(wanted)]
+            names = [_topic(self._topics + number) for number in range(wanted)]
             self._until(lambda: self._make(names))  # noqa: B023 - called at once
             self._topics += wanted
         self._until(self._is_whole)
@@ -105,13 +106,30 @@ class GrowingNode:
         return all(topic.error_code in (0, TOPIC_EXISTS) for topic in answer.topics)
 
     def _is_whole(self) -> bool:
-        """Every partition is told of, and has a leader."""
-        answer = decode(metadata.MetadataResponse, METADATA_VERSION, self._metadata()[5:])
-        found = [topic for topic in answer.topics if topic.name and topic.name[:1] == "t"]
-        return len(found) == self._topics and all(
-            partition.leader_id >= 0 and not partition.error_code
-            for topic in found
-            for partition in topic.partitions
+        """The node leads the first and the last partition of every topic.
+
+        Asked of their leader, not of the Metadata, which tells of leaders before they know it.
+        """
+        request = list_offsets.ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                list_offsets.Topic(
+                    name=name,
+                    partitions=[
+                        list_offsets.Partition(partition_index=index, timestamp=LATEST)
+                        for index in sorted({0, self._partitions - 1})
+                    ],
+                )
+                for name in map(_topic, range(self._topics))
+            ],
+        )
+        answer = decode(
+            list_offsets.ListOffsetsResponse,
+            OFFSETS_VERSION,
+            self._ask(2, OFFSETS_VERSION, request)[5:],
+        )
+        return not any(
+            partition.error_code for topic in answer.topics for partition in topic.partitions
         )
 
     def _metadata(self) -> bytes:
@@ -149,13 +167,18 @@ class GrowingNode:
             self._link = None
 
     def _until(self, holds: Callable[[], bool]) -> None:
-        ends = time.monotonic() + PATIENCE_S
+        """Asked seldom where it takes long, so that the asking is no part of what it takes."""
+        began = time.monotonic()
         while True:
             try:
                 if holds():
                     return
             except OSError:
                 self._hang_up()
-            if self._server.exit_code is not None or time.monotonic() > ends:
+            if self._server.exit_code is not None or time.monotonic() > began + PATIENCE_S:
                 raise ServerFailed(f"it does not serve\n{self._server.last_words()}")
-            time.sleep(0.05)
+            time.sleep(max(0.05, (time.monotonic() - began) / 20))
+
+
+def _topic(number: int) -> str:
+    return f"topic-{number:06}"
