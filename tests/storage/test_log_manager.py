@@ -239,7 +239,7 @@ async def test_what_a_checkpoint_says_of_all_logs_is_copied_once_however_many_as
         logs.create("t", 0, None)
         append(logs, count=9)
         marks = CountedMarks({("t", 0): 4})
-        logs.directories[0].high_watermarks = marks  # type: ignore[assignment]
+        logs.directories[0].high_watermarks = marks
         assert [logs.high_watermark("t", 0) for _ in range(3)] == [4, 4, 4]
         assert marks.looks == 1
 

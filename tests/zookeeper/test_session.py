@@ -137,12 +137,12 @@ async def test_a_watch_is_told_before_any_answer_that_sees_the_change(
     other = await sessions()
     await session.create("/a", b"0")
     for number in range(1, 50):
-        told: list[None] = []
-        await session.get("/a", lambda told=told: told.append(None))
+        told = asyncio.Event()
+        await session.get("/a", told.set)
         change = asyncio.ensure_future(other.set("/a", b"%d" % number))
         while (await session.get("/a"))[0] != b"%d" % number:
             pass
-        assert told
+        assert told.is_set()
         await change
 
 

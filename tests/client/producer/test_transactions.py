@@ -345,8 +345,7 @@ async def test_a_batch_that_expires_after_it_was_sent_needs_another_epoch(
         late = asyncio.ensure_future(producer.send("t", b"late", partition=0))
         assert producer._accumulator is not None
         queue = producer._accumulator.queues[TopicPartition("t", 0)]
-        while not queue.in_flight:
-            await asyncio.sleep(0)
+        await until(lambda: bool(queue.in_flight))
         # By the clock, its time could be over before it is sent, on a busy machine.
         queue.in_flight[0].deadline = 0.0
         with pytest.raises(AbortableTransactionError) as failure:
