@@ -1,10 +1,12 @@
 """Time from a fault to the next acknowledged commit of the same group, beside Kafka if asked.
 
-    python -m benchmarks.failover [--rounds N] [--only kill ...] [--against kafka] [--json FILE]
+    python -m benchmarks.failover [--rounds N] [--only kill ...] [--beside N] [--against kafka]
+                                  [--json FILE]
 
-Three nodes, three replicas, one ZooKeeper. Each round waits until everything is in sync and led by
-its preferred leader, takes groups that the victim coordinates, hurts it, and measures the longest
-time without an acknowledged commit. The committer finds a coordinator within 10 ms.
+Three nodes, three replicas, one ZooKeeper; with ``--beside``, that many partitions of other topics,
+which are elected at the same time. Each round waits until everything is in sync and led by its
+preferred leader, takes groups that the victim coordinates, hurts it, and measures the longest time
+without an acknowledged commit. The committer finds a coordinator within 10 ms.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ from benchmarks.server_process import ServerProcess
 
 NODES: Final = 3
 TOPIC: Final = "failover"
+TOPIC_PARTITIONS: Final = 100
+"""Of each other topic."""
 NAMES: Final = 24
 WATCHED: Final = 3
 """Groups or transactional ids of the victim that are measured in one round."""
@@ -277,6 +281,7 @@ class FailoverBench:
         view: ClusterView,
         rng: random.Random,
         coordination: Coordination = GROUP_COORDINATION,
+        beside: int = 0,
     ) -> None:
         self._servers = servers
         self._view = view
@@ -284,7 +289,10 @@ class FailoverBench:
         self._coordination = coordination
         bootstrap = ",".join(f"{host}:{port}" for host, port in servers.addresses)
         admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._beside = [f"beside-{number:03}" for number in range(beside // TOPIC_PARTITIONS)]
         admin.create_topics([NewTopic(TOPIC, NODES, 3)])[TOPIC].result(60)
+        for name in self._beside:
+            admin.create_topics([NewTopic(name, TOPIC_PARTITIONS, 3)])[name].result(60)
         with Clients([coordination.make(servers.addresses, "any", 0)]) as clients:
             clients.await_served()
         self._names = [f"name-{number}" for number in range(NAMES)]
@@ -329,7 +337,9 @@ class FailoverBench:
     def _is_at_rest(self) -> bool:
         if len(self._view.brokers()) < NODES or self._view.controller() is None:
             return False
-        return not self._view.wants([TOPIC, self._coordination.state_topic], preferred=True)
+        # One after the other: not all of many are asked about while the first is not at rest.
+        topics = [TOPIC, self._coordination.state_topic, *self._beside]
+        return not any(self._view.wants([topic], preferred=True) for topic in topics)
 
 
 def until(is_so: Callable[[], bool], what: str) -> None:
@@ -346,11 +356,12 @@ def measure(
     rounds: int,
     seed: int,
     coordination: Coordination = GROUP_COORDINATION,
+    beside: int = 0,
 ) -> list[OutageRow]:
     """All faults on one cluster, their rounds in turn."""
     rows = [OutageRow(servers.name, fault.name) for fault in faults]
     with ClusterView(servers.zookeeper) as view:
-        bench = FailoverBench(servers, view, random.Random(seed), coordination)
+        bench = FailoverBench(servers, view, random.Random(seed), coordination, beside)
         for _ in range(rounds):
             for fault, row in zip(faults, rows, strict=True):
                 bench.round(fault, row)
@@ -361,6 +372,7 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--beside", type=int, default=0, help="partitions of other topics")
     parser.add_argument("--only", nargs="+", choices=[fault.name for fault in FAULTS])
     parser.add_argument(
         "--servers",
@@ -388,7 +400,7 @@ def main() -> None:
     rows: list[OutageRow] = []
     for name in dict.fromkeys([*given.servers, *filter(None, [given.against])]):
         with starts[name]() as servers:
-            rows += measure(servers, faults, given.rounds, given.seed)
+            rows += measure(servers, faults, given.rounds, given.seed, beside=given.beside)
     print(machine(), HEAD, *rows, sep="\n")
     if given.json:
         given.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
