@@ -45,7 +45,8 @@ class ControlledShutdowns:
         batch = self._term.batch()
         await self._term.partitions.elect(led, self._term.partitions.controlled_shutdown, batch)
         batch.send()
-        followed = [(*p, node) for p in hosted if p not in led]
+        leading = set(led)
+        followed = [(*p, node) for p in hosted if p not in leading]
         await self._term.replicas.go_offline(followed, batch)
         batch.send()
         return ErrorCode.NONE, [

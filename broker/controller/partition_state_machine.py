@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from barnabas.protocol.names import is_internal
+
 from .context import ControllerContext, Leadership, Partition
 from .leader_election import (
     NO_LEADER,
@@ -19,7 +21,7 @@ from .leader_election import (
     elect_preferred_replica,
 )
 from .leadership_handover import LeadershipHandovers
-from .partition_state_znodes import PartitionStateZnodes
+from .partition_state_znodes import CHUNK, PartitionStateZnodes
 from .request_batch import ControlRequestBatch
 from .state_transitions import PARTITION_TRANSITIONS, PartitionStatus, valid_transitions
 
@@ -96,7 +98,9 @@ class PartitionStateMachine:
     async def elect_missing_leaders(self, batch: ControlRequestBatch) -> list[Partition]:
         """New partitions are created, offline ones elected; those being deleted are left alone.
 
-        Returns those elected: none but live nodes are in their in-sync sets.
+        Returns those elected: none but live nodes are in their in-sync sets. Of many, the brokers'
+        own topics come first, for groups wait for them, and what is elected is told before the
+        next are: 200, then twice as many each time, so that a hundred thousand take ten orders.
         """
         by_status: dict[PartitionStatus, list[Partition]] = {}
         for partition in self._context.all_partitions():
@@ -104,7 +108,15 @@ class PartitionStateMachine:
                 status = self._context.partitions.get(partition, PartitionStatus.NON_EXISTENT)
                 by_status.setdefault(status, []).append(partition)
         await self.create(by_status.get(PartitionStatus.NEW, []), batch)
-        return await self.elect(by_status.get(PartitionStatus.OFFLINE, []), self.offline, batch)
+        offline = by_status.get(PartitionStatus.OFFLINE, [])
+        offline.sort(key=lambda partition: not is_internal(partition[0]))
+        elected, count = [], CHUNK
+        while offline:
+            elected += await self.elect(offline[:count], self.offline, batch)
+            if offline := offline[count:]:
+                batch.send()
+            count *= 2
+        return elected
 
     def offline(self, partition: Partition, state: Leadership) -> ElectionResult | None:
         """The strategy when the leader is gone, and all that it may still answer with, too."""

@@ -7,10 +7,11 @@ Kafka's onControllerFailover. The order matters:
     3  bind the voters to what is known of the nodes, before any node hears of this controller
     4  UpdateMetadata to all: a node must know its leaders' addresses before LeaderAndIsr names
        them, or its followers never start (KAFKA-4443)
-    5  LeaderAndIsr with the states as they are, then replicas of dead nodes leave their ISRs, and
-       those of restarted nodes, where others are left
+    5  LeaderAndIsr with the states as they are, then replicas of restarted nodes leave their ISRs,
+       where others are left
     6  elections for partitions that are new, or whose leader is gone or was restarted
-    7  what a predecessor left half done: reassignments, deletions, preferred leaders
+    7  replicas of dead nodes leave the other ISRs: clients wait for leaders, and for nothing else
+    8  what a predecessor left half done: reassignments, deletions, preferred leaders
 
 Nothing of a predecessor's memory is needed for that, so a controller may die at any point.
 
@@ -72,13 +73,18 @@ class Takeover:
         batch.send()
         restarted = self._restarted()
         shortened = self._perhaps_shortened()
-        await self._place_replicas(restarted, shortened)
+        dead = self._place_replicas(restarted)
+        await self._term.replicas.go_offline(shortened, batch)
+        batch.send()
         self._place_partitions(restarted)
         self._term.replicas.become(shortened, ReplicaStatus.ONLINE, batch)
-        await self._term.partitions.elect_missing_leaders(batch)
+        elected = await self._term.partitions.elect_missing_leaders(batch)
         batch.inform()
         batch.send()
         self._elect_when_leases_are_over(lambda: self._note_failovers(led, began))
+        living = self._term.without_deleting_topics(dead)
+        await self._term.replicas.go_offline(living, batch, settled=elected)
+        batch.send()
         await self._components.reassignments.resume()
         await self._components.reassignments.process_admin_znode()
         await self._components.deletion.changed()
@@ -163,9 +169,8 @@ class Takeover:
                 found += [(topic, index, node) for node in again]
         return found
 
-    async def _place_replicas(
-        self, restarted: set[Partition], shortened: Collection[Replica]
-    ) -> None:
+    def _place_replicas(self, restarted: set[Partition]) -> list[Replica]:
+        """Give each a status and tell those that live what they lead; returns those of the dead."""
         batch = self._term.batch()
         replicas = self._context.replicas_of(self._context.all_partitions())
         dead = [replica for replica in replicas if replica[2] not in self._context.nodes]
@@ -179,9 +184,7 @@ class Takeover:
             # From where it may go offline, and where a deletion of its topic waits for its node.
             self._context.replicas[replica] = ReplicaStatus.DELETION_INELIGIBLE
         batch.send()
-        gone = [*self._term.without_deleting_topics(dead), *shortened]
-        await self._term.replicas.go_offline(gone, batch)
-        batch.send()
+        return dead
 
     def _place_partitions(self, restarted: set[Partition]) -> None:
         for partition in self._context.all_partitions():

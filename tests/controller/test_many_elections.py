@@ -5,6 +5,8 @@ Source: docs/spec/cluster.md §2.6 and §2.7.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from barnabas.client.zookeeper.interface import Stat, Watch
@@ -90,4 +92,23 @@ async def test_new_leaders_are_told_before_other_in_sync_sets_are_written(
         for order in large.orders[before:]
         if order.kind == "LeaderAndIsr" and order.node == 1
     ]
-    assert told == [{"led"}, {"followed"}]
+    assert told == [{"led"}, {"led"}, {"followed"}]
+
+
+async def test_of_many_elections_those_of_coordinators_come_first_and_are_told_at_once(
+    large: SmallCluster,
+) -> None:
+    """Groups need not wait until everything else that a dead node led is elected, too."""
+    await large.create("__consumer_offsets", dict.fromkeys(range(3), (3, 1)))
+    await large.led("__consumer_offsets", 2, 3)
+    before = len(large.orders)
+    await large.bury(3)
+    await large.until(lambda: large.nodes[1].hosted["followed", PARTITIONS - 1].isr == (1,))
+    told = [
+        Counter(
+            topic.topic_name for topic in order.request.topic_states for _ in topic.partition_states
+        )
+        for order in large.orders[before:]
+        if order.kind == "LeaderAndIsr" and order.node == 1
+    ]
+    assert told[:2] == [{"__consumer_offsets": 3, "led": 197}, {"led": 53}]
