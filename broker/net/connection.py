@@ -41,6 +41,7 @@ from .connection_timeouts import ConnectionActivity, ConnectionTimeouts
 from .dispatch import Frame, ResponseFrame, response_frame
 from .file_sender import FileSender, FramePiece
 from .framing import Framing
+from .gathered_write import write_pieces
 from .limits import (
     PENDING_RESPONSES_MAX,
     SMALL_FRAME_BYTES_MAX,
@@ -666,7 +667,7 @@ class Connection(asyncio.Protocol):
         elif self._out_bytes < SMALL_FRAME_BYTES_MAX:
             self._transport.write(b"".join(cast("list[Buffer]", out)))
         else:
-            self._transport.writelines(cast("list[Buffer]", out))
+            write_pieces(self._transport, cast("list[Buffer]", out))
         self._out = []
         self._out_bytes = 0
 

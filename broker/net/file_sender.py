@@ -22,6 +22,8 @@ from typing import Final
 from barnabas.broker.storage.segment.file_slice import FileSlice, Withdrawn
 from barnabas.protocol.codec.wire import Buffer
 
+from .gathered_write import write_pieces
+
 FramePiece = Buffer | FileSlice
 
 STEP_BYTES: Final = 1 << 20
@@ -167,8 +169,9 @@ class FileSender:
             self._add(pieces)
             return self._encrypt_some()
         try:
-            self._transport.writelines(
-                [piece.read() if isinstance(piece, FileSlice) else piece for piece in pieces]
+            write_pieces(
+                self._transport,
+                [piece.read() if isinstance(piece, FileSlice) else piece for piece in pieces],
             )
         except Withdrawn as problem:
             self._give_up(problem)

@@ -221,6 +221,9 @@ class Wire(asyncio.Transport):
     def writelines(self, list_of_data: Any) -> None:
         self.written += b"".join(list_of_data)
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
 
 def test_without_a_socket_a_slice_is_read(shelf: Shelf) -> None:
     wire, told = Wire(), list[str]()

@@ -6,12 +6,10 @@ import asyncio
 import random
 import resource
 import struct
-import sys
 from pathlib import Path
 from typing import cast
 
 import pytest
-import uvloop
 
 from barnabas.broker.handlers.call import Call
 from barnabas.broker.net import connection_timeouts, listener
@@ -35,10 +33,6 @@ LIST = (list_groups.ListGroupsRequest(), 2)
 MIB = 1 << 20
 READ_BYTES = 256 << 10
 """What an ordinary read brings at most."""
-PAUSES_WRITELINES = not (
-    (3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
-)
-"""asyncio's writelines told nobody to pause in these (CVE-2024-12254)."""
 
 
 class Someone(Connection):
@@ -319,8 +313,6 @@ async def test_a_frame_that_stops_growing_ends_its_connection(
 async def test_a_peer_that_does_not_read_gets_no_more_answers_and_is_closed(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not isinstance(asyncio.get_running_loop(), uvloop.Loop) and not PAUSES_WRITELINES:
-        pytest.skip("this asyncio's writelines pauses nobody: CVE-2024-12254; nodes run on uvloop")
     monkeypatch.setattr(connection_timeouts, "STALL_S", 0.5)
     node = await start()
     served = 0
