@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from barnabas.broker.quota.replication_quotas import ReplicationQuota
@@ -390,9 +391,8 @@ class ReplicaFetcher:
         # about the same divergence finds it so.
         if NextStep.FETCH_AFTER_TRUNCATION in outcomes.values():
             await self._write_recovery_points()
-        for state, outcome in outcomes.items():
-            if outcome is NextStep.ASK_BOUNDS:
-                await self._ask_bounds(state, connection)
+        outside = [state for state, outcome in outcomes.items() if outcome is NextStep.ASK_BOUNDS]
+        await self._ask_bounds(outside, connection)
         return None
 
     def _apply_results(
@@ -480,51 +480,70 @@ class ReplicaFetcher:
         state.pause_s = min(2 * pause_s, most_s)
         self._version += 1
 
-    async def _ask_bounds(self, state: PartitionFetchState, connection: Connection) -> None:
-        """The leader has nothing where this log ends: go where it has something.
+    async def _ask_bounds(
+        self, states: Collection[PartitionFetchState], connection: Connection
+    ) -> None:
+        """The leader has nothing where these logs end: go where it has something.
 
         Both bounds are asked for before anything is cut: a log that ends too late is truncated,
         one that ends too early begins anew at the leader's start, and nothing else is touched.
         The epoch goes with the question: a leader that was replaced meanwhile refuses it, instead
         of naming an end to which nobody has to truncate any more (docs/spec/cluster.md §3.5).
         """
-        bounds = []
-        for timestamp in (EARLIEST, LATEST):
-            bound = await self._ask_bound(state, connection, timestamp)
-            if bound is None:
-                self._delay(state)
-                return
-            bounds.append(bound)
-        if not self._is_current(state):
-            return
-        outcome = self._isolated(state, lambda: self._truncate_to_bounds(state, *bounds))
-        if outcome is NextStep.FETCH_AFTER_TRUNCATION:
+        starts = await self._ask_bound(states, connection, EARLIEST)
+        ends = await self._ask_bound(starts, connection, LATEST)
+        outcomes = await in_slices(
+            self._go_to_bounds({state: (starts[state], end) for state, end in ends.items()})
+        )
+        # Once for all of them, as after an answer: the file lists every log of this node.
+        if NextStep.FETCH_AFTER_TRUNCATION in outcomes:
             await self._write_recovery_points()
 
     async def _ask_bound(
-        self, state: PartitionFetchState, connection: Connection, timestamp: int
-    ) -> int | None:
-        partition = state.partition
+        self, states: Collection[PartitionFetchState], connection: Connection, timestamp: int
+    ) -> dict[PartitionFetchState, int]:
+        """One bound of each partition, asked for at once; those without an answer wait."""
+        topics: dict[str, list[list_offsets.Partition]] = {}
+        for state in states:
+            topic, index = state.key
+            topics.setdefault(topic, []).append(
+                list_offsets.Partition(
+                    partition_index=index,
+                    current_leader_epoch=state.leader_epoch,
+                    timestamp=timestamp,
+                )
+            )
+        if not topics:
+            return {}
         request = list_offsets.ListOffsetsRequest(
             replica_id=self._node_id,
             isolation_level=0,
-            topics=[
-                list_offsets.Topic(
-                    name=partition.topic,
-                    partitions=[
-                        list_offsets.Partition(
-                            partition_index=partition.index,
-                            current_leader_epoch=state.leader_epoch,
-                            timestamp=timestamp,
-                        )
-                    ],
-                )
-            ],
+            topics=[list_offsets.Topic(name=name, partitions=of) for name, of in topics.items()],
         )
         timeout_ms = self._settings.socket_timeout_ms
         answer: Any = await connection.request(request, LIST_OFFSETS_VERSION, timeout_ms)
-        result = answer.topics[0].partitions[0]
-        return None if result.error_code else int(result.offset)
+        bounds = {
+            (topic.name, result.partition_index): int(result.offset)
+            for topic in answer.topics
+            for result in topic.partitions
+            if not result.error_code
+        }
+        found = {state: bounds[state.key] for state in states if state.key in bounds}
+        for state in states:
+            if state not in found:
+                self._delay(state)
+        return found
+
+    def _go_to_bounds(
+        self, bounds: Mapping[PartitionFetchState, tuple[int, int]]
+    ) -> Generator[None, None, set[NextStep]]:
+        outcomes = set()
+        for state, (start, end) in bounds.items():
+            if self._is_current(state):
+                step = partial(self._truncate_to_bounds, state, start, end)
+                outcomes.add(self._isolated(state, step))
+                yield
+        return outcomes
 
     def _truncate_to_bounds(self, state: PartitionFetchState, start: int, end: int) -> NextStep:
         # Between both bounds nothing is wrong any more, the leader has moved on: only ask again.
