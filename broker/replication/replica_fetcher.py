@@ -23,6 +23,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 from barnabas.broker.quota.replication_quotas import ReplicationQuota
@@ -215,9 +216,9 @@ class ReplicaFetcher:
         if is_throttled:
             self._hold_back(now)
         ready = {key: state for key, state in self._states.items() if state.due_at <= now}
-        pause_s = min((state.due_at - now for state in self._states.values()), default=None)
         if not ready:
-            await self._sleep(pause_s)
+            pauses = (state.due_at - now for state in self._states.values())
+            await self._sleep(min(pauses, default=None))
             return
         connection = await self._connect()
         if connection is None:
@@ -229,8 +230,9 @@ class ReplicaFetcher:
             return
         # One that was added while we connected or flushed is among these and overdue: the request,
         # which does not name it, waits for nothing then, and the round ends with its answer.
-        later = [state.due_at - now for key, state in self._states.items() if key not in ready]
-        request = self._request(ready, min(later, default=None))
+        later = (state.due_at for key, state in self._states.items() if key not in ready)
+        next_due = min(later, default=inf)
+        request = self._request(ready, next_due)
         version = self._version
         while True:
             answer, size = await self._fetch(connection, request)
@@ -240,17 +242,19 @@ class ReplicaFetcher:
                 else await self._process_response(answer, size, ready, connection)
             )
             # As long as all goes well and nothing changes, only what was touched is looked at: the
-            # cost of a round does not grow with the partitions that are idle.
+            # cost of a round does not grow with the partitions that are idle, or wait for their
+            # next try.
             if (
                 not touched
-                or later
                 or is_throttled
                 or version != self._version
-                or loop.time() >= now + FULL_LOOK_S
+                or loop.time() >= min(now + FULL_LOOK_S, next_due)
                 or not self._session.is_incremental
             ):
                 return
-            request = self._build_request(self._session.next_request_for(self._positions(touched)))
+            request = self._build_request(
+                self._session.next_request_for(self._positions(touched)), next_due
+            )
 
     def _hold_back(self, now: float) -> None:
         """Leave throttled partitions out for a while, where the rate is exceeded.
@@ -307,17 +311,12 @@ class ReplicaFetcher:
         )
 
     def _request(
-        self, ready: Mapping[Key, PartitionFetchState], pause_s: float | None
+        self, ready: Mapping[Key, PartitionFetchState], next_due: float
     ) -> fetch.FetchRequest:
-        wait_ms = self._settings.fetch_wait_max_ms
-        # A partition that waits for its next try must not wait for this long poll to end. The
-        # leader is told so: an answer under way is given up only for what was added.
-        if pause_s is not None:
-            wait_ms = max(0, min(wait_ms, int(pause_s * 1000)))
         self._has_added = False
         self._changed.clear()
         return self._build_request(
-            self._session.next_request(self._positions(ready.values())), wait_ms
+            self._session.next_request(self._positions(ready.values())), next_due
         )
 
     def _positions(self, of: Iterable[PartitionFetchState]) -> dict[Key, FetchPosition]:
@@ -325,12 +324,15 @@ class ReplicaFetcher:
         return {state.key: FetchPosition(*state.position, bytes_max) for state in of}
 
     def _build_request(
-        self, session_request: SessionRequest, wait_ms: int | None = None
+        self, session_request: SessionRequest, next_due: float
     ) -> fetch.FetchRequest:
         settings = self._settings
+        # A partition that waits for its next try must not wait for this long poll to end. The
+        # leader is told so: an answer under way is given up only for what was added.
+        pause_ms = (next_due - asyncio.get_running_loop().time()) * 1000
         return fetch.FetchRequest(
             replica_id=self._node_id,
-            max_wait_ms=settings.fetch_wait_max_ms if wait_ms is None else wait_ms,
+            max_wait_ms=max(0, int(min(settings.fetch_wait_max_ms, pause_ms))),
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_response_max_bytes,
             isolation_level=0,

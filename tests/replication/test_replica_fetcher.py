@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 
 from barnabas.broker.replication import fetch_response
 from barnabas.broker.replication.fetch_response import NextStep
+from barnabas.broker.replication.fetch_session_handler import FetchPosition, Key, SessionRequest
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_fetcher import (
     EARLIEST,
@@ -238,6 +239,46 @@ async def test_a_session_that_the_leader_lost_begins_anew_with_everything(
     leader.answer(error_code=70)
     request = await leader.asked()
     assert (request.session_epoch, session_request(request)) == (0, {"t": 1})
+
+
+async def test_one_that_waits_for_its_next_try_has_others_looked_at_again_when_it_is_due(
+    leader: Leader,
+    fetcher: ReplicaFetcher,
+    replicas: ReplicaManager,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    looks = 0
+    full = fetcher._session.next_request
+
+    def next_request(wanted: Mapping[Key, FetchPosition]) -> SessionRequest:
+        nonlocal looks
+        looks += 1
+        return full(wanted)
+
+    monkeypatch.setattr(fetcher._session, "next_request", next_request)
+    for topic in ("t", "u", "v"):
+        fetcher.add(followed(replicas, topic))
+    fetcher.wake()
+    request = await leader.asked()
+    assert (request.max_wait_ms, looks) == (500, 1)
+    leader.answer(("t", ErrorCode.UNKNOWN_LEADER_EPOCH), ("u", b""), ("v", b""))
+    request = await leader.asked()
+    assert [topic.topic for topic in request.forgotten_topics_data] == ["t"]
+    assert (request.max_wait_ms in (19, 20), looks) == (True, 2)  # FIRST_RETRY_S
+    for offset in range(3):
+        now += 0.005
+        leader.answer(("u", written(offset)))
+        request = await leader.asked()
+        assert session_request(request) == {"u": offset + 1}
+        assert request.max_wait_ms in (14 - 5 * offset, 15 - 5 * offset)  # of whole milliseconds
+    assert looks == 2
+    now += 0.006
+    leader.answer(("u", written(3)))
+    request = await leader.asked()
+    assert (session_request(request), request.max_wait_ms) == ({"t": 0, "u": 4}, 500)
+    assert looks == 3
 
 
 async def test_logs_outside_of_the_leaders_are_asked_about_and_cut_together(
