@@ -22,6 +22,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from functools import partial
+from math import inf
 from typing import Any, Final
 
 from barnabas.broker.quota.replication_quotas import ReplicationQuota
@@ -214,9 +216,9 @@ class ReplicaFetcher:
         if is_throttled:
             self._hold_back(now)
         ready = {key: state for key, state in self._states.items() if state.due_at <= now}
-        pause_s = min((state.due_at - now for state in self._states.values()), default=None)
         if not ready:
-            await self._sleep(pause_s)
+            pauses = (state.due_at - now for state in self._states.values())
+            await self._sleep(min(pauses, default=None))
             return
         connection = await self._connect()
         if connection is None:
@@ -228,8 +230,9 @@ class ReplicaFetcher:
             return
         # One that was added while we connected or flushed is among these and overdue: the request,
         # which does not name it, waits for nothing then, and the round ends with its answer.
-        later = [state.due_at - now for key, state in self._states.items() if key not in ready]
-        request = self._request(ready, min(later, default=None))
+        later = (state.due_at for key, state in self._states.items() if key not in ready)
+        next_due = min(later, default=inf)
+        request = self._request(ready, next_due)
         version = self._version
         while True:
             answer, size = await self._fetch(connection, request)
@@ -239,17 +242,19 @@ class ReplicaFetcher:
                 else await self._process_response(answer, size, ready, connection)
             )
             # As long as all goes well and nothing changes, only what was touched is looked at: the
-            # cost of a round does not grow with the partitions that are idle.
+            # cost of a round does not grow with the partitions that are idle, or wait for their
+            # next try.
             if (
                 not touched
-                or later
                 or is_throttled
                 or version != self._version
-                or loop.time() >= now + FULL_LOOK_S
+                or loop.time() >= min(now + FULL_LOOK_S, next_due)
                 or not self._session.is_incremental
             ):
                 return
-            request = self._build_request(self._session.next_request_for(self._positions(touched)))
+            request = self._build_request(
+                self._session.next_request_for(self._positions(touched)), next_due
+            )
 
     def _hold_back(self, now: float) -> None:
         """Leave throttled partitions out for a while, where the rate is exceeded.
@@ -306,17 +311,12 @@ class ReplicaFetcher:
         )
 
     def _request(
-        self, ready: Mapping[Key, PartitionFetchState], pause_s: float | None
+        self, ready: Mapping[Key, PartitionFetchState], next_due: float
     ) -> fetch.FetchRequest:
-        wait_ms = self._settings.fetch_wait_max_ms
-        # A partition that waits for its next try must not wait for this long poll to end. The
-        # leader is told so: an answer under way is given up only for what was added.
-        if pause_s is not None:
-            wait_ms = max(0, min(wait_ms, int(pause_s * 1000)))
         self._has_added = False
         self._changed.clear()
         return self._build_request(
-            self._session.next_request(self._positions(ready.values())), wait_ms
+            self._session.next_request(self._positions(ready.values())), next_due
         )
 
     def _positions(self, of: Iterable[PartitionFetchState]) -> dict[Key, FetchPosition]:
@@ -324,12 +324,15 @@ class ReplicaFetcher:
         return {state.key: FetchPosition(*state.position, bytes_max) for state in of}
 
     def _build_request(
-        self, session_request: SessionRequest, wait_ms: int | None = None
+        self, session_request: SessionRequest, next_due: float
     ) -> fetch.FetchRequest:
         settings = self._settings
+        # A partition that waits for its next try must not wait for this long poll to end. The
+        # leader is told so: an answer under way is given up only for what was added.
+        pause_ms = (next_due - asyncio.get_running_loop().time()) * 1000
         return fetch.FetchRequest(
             replica_id=self._node_id,
-            max_wait_ms=settings.fetch_wait_max_ms if wait_ms is None else wait_ms,
+            max_wait_ms=max(0, int(min(settings.fetch_wait_max_ms, pause_ms))),
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_response_max_bytes,
             isolation_level=0,
@@ -390,9 +393,8 @@ class ReplicaFetcher:
         # about the same divergence finds it so.
         if NextStep.FETCH_AFTER_TRUNCATION in outcomes.values():
             await self._write_recovery_points()
-        for state, outcome in outcomes.items():
-            if outcome is NextStep.ASK_BOUNDS:
-                await self._ask_bounds(state, connection)
+        outside = [state for state, outcome in outcomes.items() if outcome is NextStep.ASK_BOUNDS]
+        await self._ask_bounds(outside, connection)
         return None
 
     def _apply_results(
@@ -480,51 +482,70 @@ class ReplicaFetcher:
         state.pause_s = min(2 * pause_s, most_s)
         self._version += 1
 
-    async def _ask_bounds(self, state: PartitionFetchState, connection: Connection) -> None:
-        """The leader has nothing where this log ends: go where it has something.
+    async def _ask_bounds(
+        self, states: Collection[PartitionFetchState], connection: Connection
+    ) -> None:
+        """The leader has nothing where these logs end: go where it has something.
 
         Both bounds are asked for before anything is cut: a log that ends too late is truncated,
         one that ends too early begins anew at the leader's start, and nothing else is touched.
         The epoch goes with the question: a leader that was replaced meanwhile refuses it, instead
         of naming an end to which nobody has to truncate any more (docs/spec/cluster.md §3.5).
         """
-        bounds = []
-        for timestamp in (EARLIEST, LATEST):
-            bound = await self._ask_bound(state, connection, timestamp)
-            if bound is None:
-                self._delay(state)
-                return
-            bounds.append(bound)
-        if not self._is_current(state):
-            return
-        outcome = self._isolated(state, lambda: self._truncate_to_bounds(state, *bounds))
-        if outcome is NextStep.FETCH_AFTER_TRUNCATION:
+        starts = await self._ask_bound(states, connection, EARLIEST)
+        ends = await self._ask_bound(starts, connection, LATEST)
+        outcomes = await in_slices(
+            self._go_to_bounds({state: (starts[state], end) for state, end in ends.items()})
+        )
+        # Once for all of them, as after an answer: the file lists every log of this node.
+        if NextStep.FETCH_AFTER_TRUNCATION in outcomes:
             await self._write_recovery_points()
 
     async def _ask_bound(
-        self, state: PartitionFetchState, connection: Connection, timestamp: int
-    ) -> int | None:
-        partition = state.partition
+        self, states: Collection[PartitionFetchState], connection: Connection, timestamp: int
+    ) -> dict[PartitionFetchState, int]:
+        """One bound of each partition, asked for at once; those without an answer wait."""
+        topics: dict[str, list[list_offsets.Partition]] = {}
+        for state in states:
+            topic, index = state.key
+            topics.setdefault(topic, []).append(
+                list_offsets.Partition(
+                    partition_index=index,
+                    current_leader_epoch=state.leader_epoch,
+                    timestamp=timestamp,
+                )
+            )
+        if not topics:
+            return {}
         request = list_offsets.ListOffsetsRequest(
             replica_id=self._node_id,
             isolation_level=0,
-            topics=[
-                list_offsets.Topic(
-                    name=partition.topic,
-                    partitions=[
-                        list_offsets.Partition(
-                            partition_index=partition.index,
-                            current_leader_epoch=state.leader_epoch,
-                            timestamp=timestamp,
-                        )
-                    ],
-                )
-            ],
+            topics=[list_offsets.Topic(name=name, partitions=of) for name, of in topics.items()],
         )
         timeout_ms = self._settings.socket_timeout_ms
         answer: Any = await connection.request(request, LIST_OFFSETS_VERSION, timeout_ms)
-        result = answer.topics[0].partitions[0]
-        return None if result.error_code else int(result.offset)
+        bounds = {
+            (topic.name, result.partition_index): int(result.offset)
+            for topic in answer.topics
+            for result in topic.partitions
+            if not result.error_code
+        }
+        found = {state: bounds[state.key] for state in states if state.key in bounds}
+        for state in states:
+            if state not in found:
+                self._delay(state)
+        return found
+
+    def _go_to_bounds(
+        self, bounds: Mapping[PartitionFetchState, tuple[int, int]]
+    ) -> Generator[None, None, set[NextStep]]:
+        outcomes = set()
+        for state, (start, end) in bounds.items():
+            if self._is_current(state):
+                step = partial(self._truncate_to_bounds, state, start, end)
+                outcomes.add(self._isolated(state, step))
+                yield
+        return outcomes
 
     def _truncate_to_bounds(self, state: PartitionFetchState, start: int, end: int) -> NextStep:
         # Between both bounds nothing is wrong any more, the leader has moved on: only ask again.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +46,9 @@ class LogDirectory:
         self.high_watermarks: Offsets = {}
         """What the checkpoints said at the start."""
         self._points: Offsets = {}
+        """The greatest that a start may find,"""
+        self._certain_points: Offsets = {}
+        """and those that it finds, as written by this process; none while that is not known."""
         self._lock: Lock | None = None
         self._written: dict[str, bytes] = {}
         self._writing = asyncio.Lock()
@@ -82,12 +86,13 @@ class LogDirectory:
                 now = self._points
                 either = {**now, **offsets}
                 self._points = {key: max(now.get(key, 0), offsets.get(key, 0)) for key in either}
+                self._certain_points = {}
             await uninterrupted(
                 self._files.off_loop(lambda: self._files.write_atomically(path, data))
             )
             self._written[name] = data
             if name == RECOVERY_POINTS:
-                self._points = offsets
+                self._points = self._certain_points = offsets
 
     async def replace(self, name: str, offsets: Offsets) -> None:
         """As :meth:`write`; on a full disk the old checkpoint is removed. Raises StorageError."""
@@ -110,6 +115,20 @@ class LogDirectory:
     def listed_point(self, key: tuple[str, int]) -> int:
         """The greatest recovery point of a log that a start may find, now or in a moment."""
         return self._points.get(key, 0)
+
+    async def reach_point(
+        self, key: tuple[str, int], least: int, points: Callable[[], Offsets]
+    ) -> None:
+        """Have the recovery point of a log on disk at or above ``least``. Raises StorageError.
+
+        ``points()`` are those of all logs here, written down unless the file says enough already.
+        """
+        # One at a time, in the order of asking: what was to be written before this is on the disk
+        # by then, and what comes later says what is true now.
+        async with self._writing:
+            if self._certain_points.get(key, 0) >= least:
+                return
+        await self.write(RECOVERY_POINTS, points())
 
     async def mark_clean(self) -> None:
         """Say that everything in it is complete and durable. Raises StorageError."""

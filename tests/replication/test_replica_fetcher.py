@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 
 from barnabas.broker.replication import fetch_response
 from barnabas.broker.replication.fetch_response import NextStep
+from barnabas.broker.replication.fetch_session_handler import FetchPosition, Key, SessionRequest
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_fetcher import (
+    EARLIEST,
     FIRST_RETRY_S,
+    LATEST,
+    LIST_OFFSETS_VERSION,
     REFUSED_RETRY_S,
     PartitionFetchState,
     ReplicaFetcher,
@@ -26,6 +30,7 @@ from barnabas.protocol.codec.compiler import encoder, request_decoder
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.frame import parse_request_header, response_prefix
 from barnabas.protocol.messages import fetch as messages
+from barnabas.protocol.messages import list_offsets
 from tests.replication.logs import a_batch, follow, turns
 
 VERSION = 12
@@ -67,18 +72,47 @@ class Leader:
         request: messages.FetchRequest = read(self.wires[-1].sent[-1][4:], start)
         return request
 
-    def answer(self, *results: tuple[str, bytes], **more: Any) -> None:
+    async def asked_for_bounds(self) -> tuple[int, list[str]]:
+        """Timestamp and topics of the ListOffsets that waits."""
+        await turns()
+        header, start = parse_request_header(self.wires[-1].sent[-1][4:])
+        assert (header.key, header.version) == (2, LIST_OFFSETS_VERSION)
+        self.correlation_id = header.correlation_id
+        read = request_decoder(list_offsets.ListOffsetsRequest, LIST_OFFSETS_VERSION)
+        request = read(self.wires[-1].sent[-1][4:], start)
+        [timestamp] = {topic.partitions[0].timestamp for topic in request.topics}
+        assert {topic.partitions[0].current_leader_epoch for topic in request.topics} == {4}
+        return timestamp, [topic.name for topic in request.topics]
+
+    def answer_bounds(self, **bounds: int | ErrorCode) -> None:
+        topics = [
+            list_offsets.TopicResult(
+                name=topic,
+                partitions=[
+                    list_offsets.PartitionResult(partition_index=0, error_code=bound)
+                    if isinstance(bound, ErrorCode)
+                    else list_offsets.PartitionResult(partition_index=0, error_code=0, offset=bound)
+                ],
+            )
+            for topic, bound in bounds.items()
+        ]
+        response = list_offsets.ListOffsetsResponse(topics=topics)
+        body = encoder(list_offsets.ListOffsetsResponse, LIST_OFFSETS_VERSION)(response)
+        frame = response_prefix(self.correlation_id, 0, len(body)) + body
+        self.wires[-1].answers.data_received(frame)
+
+    def answer(self, *results: tuple[str, bytes | ErrorCode], **more: Any) -> None:
         topics = [
             messages.TopicResult(
                 topic=topic,
                 partitions=[
                     messages.PartitionResult(
                         partition_index=0,
-                        error_code=0,
+                        error_code=records if isinstance(records, ErrorCode) else 0,
                         high_watermark=0,
                         log_start_offset=0,
                         aborted_transactions=None,
-                        records=records,
+                        records=b"" if isinstance(records, ErrorCode) else records,
                     )
                 ],
             )
@@ -96,9 +130,18 @@ def leader() -> Leader:
 
 
 @pytest.fixture
-async def fetcher(leader: Leader) -> AsyncIterator[ReplicaFetcher]:
+def written_points() -> list[list[int]]:
+    """Where the logs ended each time that recovery points were written down."""
+    return []
+
+
+@pytest.fixture
+async def fetcher(
+    leader: Leader, replicas: ReplicaManager, written_points: list[list[int]]
+) -> AsyncIterator[ReplicaFetcher]:
     async def write_recovery_points() -> None:
-        """Nothing is written down here."""
+        hosted = (replicas.get(topic, 0) for topic in "tuvw")
+        written_points.append([one.log.end_offset for one in hosted if one])
 
     fetcher = ReplicaFetcher(
         2,
@@ -196,6 +239,92 @@ async def test_a_session_that_the_leader_lost_begins_anew_with_everything(
     leader.answer(error_code=70)
     request = await leader.asked()
     assert (request.session_epoch, session_request(request)) == (0, {"t": 1})
+
+
+async def test_one_that_waits_for_its_next_try_has_others_looked_at_again_when_it_is_due(
+    leader: Leader,
+    fetcher: ReplicaFetcher,
+    replicas: ReplicaManager,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    looks = 0
+    full = fetcher._session.next_request
+
+    def next_request(wanted: Mapping[Key, FetchPosition]) -> SessionRequest:
+        nonlocal looks
+        looks += 1
+        return full(wanted)
+
+    monkeypatch.setattr(fetcher._session, "next_request", next_request)
+    for topic in ("t", "u", "v"):
+        fetcher.add(followed(replicas, topic))
+    fetcher.wake()
+    request = await leader.asked()
+    assert (request.max_wait_ms, looks) == (500, 1)
+    leader.answer(("t", ErrorCode.UNKNOWN_LEADER_EPOCH), ("u", b""), ("v", b""))
+    request = await leader.asked()
+    assert [topic.topic for topic in request.forgotten_topics_data] == ["t"]
+    assert (request.max_wait_ms in (19, 20), looks) == (True, 2)  # FIRST_RETRY_S
+    for offset in range(3):
+        now += 0.005
+        leader.answer(("u", written(offset)))
+        request = await leader.asked()
+        assert session_request(request) == {"u": offset + 1}
+        assert request.max_wait_ms in (14 - 5 * offset, 15 - 5 * offset)  # of whole milliseconds
+    assert looks == 2
+    now += 0.006
+    leader.answer(("u", written(3)))
+    request = await leader.asked()
+    assert (session_request(request), request.max_wait_ms) == ({"t": 0, "u": 4}, 500)
+    assert looks == 3
+
+
+async def test_logs_outside_of_the_leaders_are_asked_about_and_cut_together(
+    leader: Leader,
+    fetcher: ReplicaFetcher,
+    replicas: ReplicaManager,
+    written_points: list[list[int]],
+) -> None:
+    for topic, end in (("t", 3), ("u", 1), ("v", 2), ("w", 4)):
+        partition = followed(replicas, topic)
+        for offset in range(end):
+            partition.log.append_as_follower(written(offset))
+        fetcher.add(partition)
+    fetcher.wake()
+    await leader.asked()
+    outside = ErrorCode.OFFSET_OUT_OF_RANGE
+    leader.answer(("t", outside), ("u", outside), ("v", outside), ("w", outside))
+    assert await leader.asked_for_bounds() == (EARLIEST, ["t", "u", "v", "w"])
+    leader.answer_bounds(w=0, v=ErrorCode.FENCED_LEADER_EPOCH, u=5, t=0)
+    assert await leader.asked_for_bounds() == (LATEST, ["t", "u", "w"])
+    gone = replicas.get("w", 0)
+    assert gone is not None
+    fetcher.remove(gone)  # it is followed no more: what the leader says of it counts no more
+    leader.answer_bounds(t=2, u=9, w=1)
+    request = await leader.asked()
+    assert written_points == [[2, 5, 2, 4]]
+    assert session_request(request) == {"t": 2, "u": 5}
+
+
+async def test_nothing_is_cut_where_the_leader_tells_no_bounds(
+    leader: Leader,
+    fetcher: ReplicaFetcher,
+    replicas: ReplicaManager,
+    written_points: list[list[int]],
+) -> None:
+    partition = followed(replicas, "t")
+    partition.log.append_as_follower(written(0))
+    fetcher.add(partition)
+    fetcher.wake()
+    await leader.asked()
+    leader.answer(("t", ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert await leader.asked_for_bounds() == (EARLIEST, ["t"])
+    leader.answer_bounds()
+    await turns()
+    assert (partition.log.end_offset, written_points) == (1, [])
+    assert fetcher._states["t", 0].due_at > 0
 
 
 async def test_a_wrong_payload_is_told_once_and_asked_for_less_and_less_often(

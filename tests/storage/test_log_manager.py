@@ -6,8 +6,11 @@ import asyncio
 from collections import UserDict
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.broker.storage.checkpoints import parse_offsets
 from barnabas.broker.storage.files import Data, DiskFiles, StorageError
@@ -435,6 +438,33 @@ async def test_new_settings_of_a_topic_reach_its_logs(tmp_path: Path) -> None:
         overrides["segment.bytes"] = "nonsense"
         logs.reconfigure("t")
         assert logs.logs()[0].config.segment_bytes == 1 << 30
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from("tuv"), st.integers(0, 3)), max_size=30))
+@in_simulated_time
+async def test_the_logs_of_a_directory_and_of_a_topic_are_those_of_a_look_at_all(
+    changes: list[tuple[bool, str, int]],
+) -> None:
+    with TemporaryDirectory() as base:
+        overrides: dict[str, str] = {}
+        logs = manager([Path(base) / name for name in "ab"])
+        logs._overrides = lambda topic: overrides if topic == "t" else {}
+        await logs.load()
+        for step, (is_created, topic, partition) in enumerate(changes):
+            if is_created:
+                logs.create(topic, partition, None)
+            else:
+                logs.delete(topic, partition)
+            for directory in logs.directories:
+                assert logs.logs_in(directory) == [
+                    log for log in logs.logs() if log.directory.parent == directory.path
+                ]
+            overrides["segment.bytes"] = str(100 + step)
+            logs.reconfigure("t")
+            assert [log for log in logs.logs() if log.config.segment_bytes == 100 + step] == [
+                log for log in logs.logs() if log.topic == "t"
+            ]
+        await logs.close()
 
 
 @in_simulated_time

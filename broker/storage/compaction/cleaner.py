@@ -15,11 +15,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from heapq import nlargest
+from operator import itemgetter
 
 from barnabas.broker.settings.cleaner_settings import CleanerSettings
-from barnabas.broker.storage.checkpoints import RECOVERY_POINTS
+from barnabas.broker.storage.checkpoints import Offsets
 from barnabas.broker.storage.files import DiskFiles, Files, StorageError
 from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.log_directory import LogDirectory
 from barnabas.broker.storage.segment.transaction_index import (
     AbortedTransaction,
     BadTransactionIndex,
@@ -39,6 +42,9 @@ log = logging.getLogger(__name__)
 
 _LOGS_A_SLICE = 50
 """Looked at without a pause; each costs some comparisons and at times a read of a header."""
+
+_LOGS_A_PASS = 1000
+"""So many are looked at for one pass: where there are more, a look chooses for several passes."""
 
 
 @dataclass(slots=True)
@@ -111,12 +117,14 @@ class LogCleaner:
         self._start_worker = start_worker or _workers_for(files)
         self._checkpoints = CleanerCheckpoints(files, keeper)
         self._passes: dict[Log, _Pass] = {}
+        self._chosen: list[Log] = []
+        """What is left of the last look, the dirtiest first."""
         self._is_loaded = False
         self._workers = 0
         self._changed = asyncio.Event()
         self.uncleanable: dict[Log, str] = {}
         self.dirty_ratio_max: float | None = None
-        """Of the log that is dirtiest, as it was when one was chosen last; None before that."""
+        """Of the log that is dirtiest, as it was at the last look; None before that."""
         self.passes = 0
         """Logs that were compacted since the start,"""
         self.last_pass_ms: int | None = None
@@ -160,6 +168,7 @@ class LogCleaner:
 
     async def _back_off(self) -> None:
         """Until it is time to look again, or the settings are others."""
+        self._chosen = []  # too old by then
         changed = self._changed
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.backoff_ms / 1000):
@@ -186,8 +195,12 @@ class LogCleaner:
             self._is_loaded = True
         # A file that a cut made untrue is put right before anything is chosen by it.
         await self._checkpoints.save()
-        # The log with the greatest dirty share first: it gives back most for what a pass reads.
-        best, ratio = None, -1.0
+        if not self._chosen:
+            self._chosen = await self._look()
+        return self._chosen.pop(0) if self._chosen else None
+
+    async def _look(self) -> list[Log]:
+        """The logs to compact next, chosen from all of them."""
         logs = [
             partition_log
             for one in self._keeper.directories
@@ -199,17 +212,19 @@ class LogCleaner:
             for partition_log in logs
             if partition_log in self.uncleanable
         }
-        worst = 0.0
+        due, worst = list[tuple[float, Log]](), 0.0
         for index, partition_log in enumerate(logs):
             # A node has thousands of logs: others get their turn between fifty of them.
             if index % _LOGS_A_SLICE == _LOGS_A_SLICE - 1:
                 await asyncio.sleep(0)
             found = self._cleanable(partition_log)
             worst = max(worst, found.ratio if found else 0.0)
-            if found and found.ratio > ratio and _is_due(partition_log, found):
-                best, ratio = partition_log, found.ratio
+            if found and _is_due(partition_log, found):
+                due.append((found.ratio, partition_log))
         self.dirty_ratio_max = worst
-        return best
+        # The log with the greatest dirty share first: it gives back most for what a pass reads.
+        count = max(1, len(logs) // _LOGS_A_PASS)
+        return [chosen for _, chosen in nlargest(count, due, key=itemgetter(0))]
 
     def _log_to_clean(self, partition_log: Log) -> LogToClean | None:
         """What may be compacted of a log, when it is time to."""
@@ -320,15 +335,19 @@ class LogCleaner:
 
         A start after a crash takes a hole between two segments above it for lost data. The file is
         otherwise written once a minute, so that what is true in memory may not be there yet. It
-        lists all logs of its directory, and is replaced whole. Raises StorageError and Refused.
+        lists all logs of its directory, and is replaced whole: only when it has to be. Raises
+        StorageError and Refused.
         """
         if partition_log.recovery_point < end:
             await partition_log.flush()
         for directory in self._keeper.directories:
             if directory.path == partition_log.directory.parent:
-                logs = self._keeper.logs_in(directory)
-                points = {(one.topic, one.partition): one.recovery_point for one in logs}
-                await directory.write(RECOVERY_POINTS, points)
+                key = partition_log.topic, partition_log.partition
+                await directory.reach_point(key, end, partial(self._recovery_points, directory))
+
+    def _recovery_points(self, directory: LogDirectory) -> Offsets:
+        logs = self._keeper.logs_in(directory)
+        return {(one.topic, one.partition): one.recovery_point for one in logs}
 
     def _job(self, partition_log: Log, found: LogToClean) -> CompactionJob:
         """All that the worker must know: it sees the files and nothing else of the node.

@@ -52,6 +52,8 @@ class CleanerCheckpoints:
         self._files = files
         self._keeper = keeper
         self._offsets: dict[Log, int] = {}
+        self._by_directory: dict[Path, dict[Log, None]] = {}
+        """The same logs, by where they are: what one file lists."""
         self._stale: set[Path] = set()
         """Directories whose file says more than is true by now."""
         self._fell = asyncio.Event()
@@ -97,6 +99,7 @@ class CleanerCheckpoints:
     def _set(self, of: Log, offset: int) -> None:
         if of not in self._offsets:
             of.before_truncation.append(partial(self._cut, of))
+            self._by_directory.setdefault(of.directory.parent, {})[of] = None
         self._offsets[of] = offset
 
     def _cut(self, of: Log, offset: int) -> None:
@@ -104,6 +107,7 @@ class CleanerCheckpoints:
         known = self._offsets.get(of, -1)
         if offset < 0:
             self._offsets.pop(of, None)
+            self._by_directory[of.directory.parent].pop(of, None)
         elif known > offset:
             view = of.segments.view
             self._offsets[of] = view.bases[max(0, view.floor(offset))]
@@ -143,7 +147,6 @@ class CleanerCheckpoints:
 
     def _in(self, directory: LogDirectory) -> Offsets:
         return {
-            (partition_log.topic, partition_log.partition): offset
-            for partition_log, offset in self._offsets.items()
-            if partition_log.directory.parent == directory.path
+            (partition_log.topic, partition_log.partition): self._offsets[partition_log]
+            for partition_log in self._by_directory.get(directory.path, ())
         }

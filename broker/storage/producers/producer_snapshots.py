@@ -8,6 +8,7 @@ Source: docs/spec/log.md §2.6 and §7.4; §9 pitfalls P12, P15 and P16.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -169,7 +170,9 @@ class ProducerSnapshots:
         self._files.unlink(self.path(offset))
 
     def _forget(self, offset: int) -> None:
-        self._offsets.remove(offset)
+        index = bisect_left(self._offsets, offset)
+        assert self._offsets[index] == offset
+        del self._offsets[index]
         path = self.path(offset)
         self._unsynced = [other for other in self._unsynced if other != path]
 

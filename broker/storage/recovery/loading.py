@@ -186,13 +186,14 @@ class _Loading:
         self._snapshots = ProducerSnapshots(
             self._files, self._directory, [offset for offset in snapshots if offset is not None]
         )
+        present = frozenset(names)
         for base in sorted(base for base in bases if base is not None):
             size = self._files.size(self._directory / f"{base:020d}.log")
             segment = Segment(
                 self._files, self._directory, base, size=size, created_ms=self._now_ms
             )
             segment.indexes.configure(self._config)
-            self._transactions.open(segment, names)
+            self._transactions.open(segment, present)
             self._segments.append(segment)
         self._read_epochs()
 
@@ -279,7 +280,8 @@ class _Loading:
 
     def _upper(self, segment: Segment) -> int:
         """No offset of a segment reaches so far: the next one's base, or 31 bits above its own."""
-        index = self._segments.index(segment) + 1
+        # Looked for by its offset: a log may have ten thousand segments, and all are asked about.
+        index = bisect_right(self._segments, segment.base_offset, key=_base_offset)
         if index < len(self._segments):
             return self._segments[index].base_offset
         return segment.base_offset + OFFSETS_MAX + 1
@@ -401,11 +403,12 @@ class _Loading:
             write_quarantine(self._files, self._directory, notes)
 
     def _drop(self, segments: list[Segment]) -> None:
-        """Remove segments that a crash made unreachable, and their snapshots."""
+        """Remove the last segments, which a crash made unreachable, and their snapshots."""
         # From the end, so that a kill leaves a prefix of the log.
         for segment in reversed(segments):
             log.warning("dropped a segment behind damage path=%s", segment.path(".log"))
-            self._segments.remove(segment)
+            assert self._segments[-1] is segment, "dropped out of order"
+            self._segments.pop()
             segment.retire()
             for suffix in (*SUFFIXES, SNAPSHOT_SUFFIX):
                 self._files.unlink(segment.path(suffix))
@@ -502,7 +505,8 @@ class _Loading:
         cut. On a full disk the indexes are left out; a start that misses them makes them again.
         """
         # Dropped ones are closed.
-        changed = [segment for segment in self._changed if segment in self._segments]
+        kept = set(self._segments)
+        changed = [segment for segment in self._changed if segment in kept]
         if not changed:
             return
         prepared = [segment.prepare_sync() for segment in changed]
@@ -557,6 +561,10 @@ class _Loading:
                         yield
             except CorruptEntry as corrupt:
                 log.error("could not read epochs path=%s %s", segment.path(".log"), corrupt)
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
 
 
 def _truncate(epochs: LeaderEpochs, start_offset: int, end_offset: int) -> None:

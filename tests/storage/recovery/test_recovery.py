@@ -6,13 +6,18 @@ Source: docs/spec/log.md §3.3, §3.4.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
+from barnabas.broker.storage.recovery import loading
+from barnabas.broker.storage.recovery.crash_leftovers import clear_leftovers
 from barnabas.broker.storage.segment.segment_indexes import OFFSETS_MAX
 from barnabas.protocol.records.batch import assign
 from tests.records.vectors import RECOVERED, VECTORS, of
 from tests.storage.log_harness import T0, LogHarness, batch, offsets_of, read_all, spans_of
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -74,6 +79,45 @@ async def test_recovery_removes_the_segments_behind_the_damage(harness: LogHarne
     assert log.end_offset == 10
     assert (stems(harness, ".log"), stems(harness, ".snapshot")) == ([0, 4, 8], [4, 8, 10])
     assert offsets_of(read_all(log)) == list(range(10))
+
+
+class Unsearched(list[T]):
+    """A list that must not be looked through for one item: there may be ten thousand."""
+
+    def index(self, *args: Any) -> int:
+        raise AssertionError(f"looked for {args}")
+
+    def remove(self, item: T) -> None:
+        raise AssertionError(f"looked for {item}")
+
+    def __contains__(self, item: object) -> bool:
+        raise AssertionError(f"looked for {item}")
+
+
+async def test_a_segment_is_not_looked_for_among_all(
+    harness: LogHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = loading._Loading.open_segments
+
+    def open_segments(this: loading._Loading) -> None:
+        opened(this)
+        this._segments = Unsearched(this._segments)
+        bases = [segment.base_offset for segment in this._segments]
+        uppers = [*bases[1:], bases[-1] + OFFSETS_MAX + 1]
+        assert [this._upper(segment) for segment in this._segments] == uppers
+
+    monkeypatch.setattr(loading._Loading, "open_segments", open_segments)
+    monkeypatch.setattr(
+        loading, "clear_leftovers", lambda *args: Unsearched(clear_leftovers(*args))
+    )
+    assert (await harness.crash()).end_offset == 20
+    assert (await harness.restart()).end_offset == 20
+    harness.recovery_point = 5
+    damage(harness, 8, 150)
+    log = await harness.crash()
+    assert (log.end_offset, stems(harness, ".log")) == (10, [0, 4, 8])
+    assert (await harness.crash(start_offset=30)).start_offset == 30
+    assert stems(harness, ".log") == [30]
 
 
 async def test_damage_below_the_recovery_point_is_not_looked_for(harness: LogHarness) -> None:
