@@ -6,6 +6,7 @@ Source: docs/spec/coordinator.md §1.5 and §1.8, and the end of 4.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
 from barnabas.protocol.audit_topic import DELETE, FORGET
@@ -362,15 +363,16 @@ class GroupAdministration:
 
         Partitions that are loading are cleaned when they are loaded.
         """
+        topics = frozenset(names)  # each offset of each group is looked for in it
         for term in self._registry.terms():
             if term.load_state is not LoadState.OWNED:
-                term.deleted_topics.update(names)
-            self.clean(term.groups.values(), names)
+                term.deleted_topics.update(topics)
+            self.clean(term.groups.values(), topics)
 
-    def clean(self, groups: Iterable[Group], names: Collection[str]) -> None:
+    def clean(self, groups: Iterable[Group], topics: AbstractSet[str]) -> None:
         """Remove the offsets of deleted topics from these groups."""
         for group in list(groups):  # some of them may go with their last offset
-            to_delete = group.offsets.of_topics(names)
+            to_delete = group.offsets.of_topics(topics)
             if to_delete:
                 tombstone_write = TombstoneWrite(lambda _code: None)
                 self._remove_offsets(group, to_delete, tombstone_write)

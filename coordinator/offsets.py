@@ -12,7 +12,8 @@ or a failover would change what a group reads next (T4.5).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -338,9 +339,17 @@ class Offsets:
         """
         return set().union(self._committed, self.pending, *self.transactional.values())
 
-    def of_topics(self, topics: Collection[str]) -> list[TopicPartition]:
-        """The partitions of these topics, those in open transactions included."""
-        return sorted(partition for partition in self.partitions() if partition[0] in topics)
+    def of_topics(self, topics: AbstractSet[str]) -> list[TopicPartition]:
+        """The partitions of these topics, those in open transactions included.
+
+        ``topics`` is a set. Each map is filtered by itself: a group without any of them, as nearly
+        all are when a topic is deleted, makes no set of all that it has.
+        """
+        found = {partition for partition in self._committed if partition[0] in topics}
+        found.update([partition for partition in self.pending if partition[0] in topics])
+        for staged in self.transactional.values():
+            found.update([partition for partition in staged if partition[0] in topics])
+        return sorted(found)
 
     def is_in_transaction(self, partition: TopicPartition) -> bool:
         """Whether a transaction that is still open has a commit of this partition."""
