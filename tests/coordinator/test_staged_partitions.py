@@ -5,6 +5,8 @@ Source: docs/spec/coordinator.md §3.1; docs/spec/transactions.md §4.3 and §4.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -59,6 +61,16 @@ class Commits(RuleBasedStateMachine):
         self.offsets.stage_in_transaction(producer, partition, commit, high_watermark)
         self.staged.append((producer, partition, commit))
 
+    @rule(producer=PRODUCERS, partition=PARTITIONS)
+    def put_staged(self, producer: int, partition: TopicPartition) -> None:
+        """As a load does."""
+        self.offsets.put_staged(producer, partition, Commit(1, -1, "", 0, -1, self._next_offset()))
+
+    @rule(producer=PRODUCERS, partition=PARTITIONS)
+    def remove_staged(self, producer: int, partition: TopicPartition) -> None:
+        """The same, of a tombstone in a transaction."""
+        self.offsets.remove_staged(producer, partition)
+
     @rule(which=st.integers(0, 99))
     def withdraw_from_transaction(self, which: int) -> None:
         """Also one that is staged no more."""
@@ -104,3 +116,25 @@ class Commits(RuleBasedStateMachine):
 
 TestCommits = Commits.TestCase
 TestCommits.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+class _NeverWalked(dict[int, dict[TopicPartition, Commit]]):
+    """Open transactions that nobody goes through."""
+
+    def _refuse(self) -> NoReturn:
+        raise AssertionError("went through all open transactions")
+
+    __iter__ = keys = values = items = _refuse
+
+
+def test_no_question_about_one_partition_goes_through_all_open_transactions() -> None:
+    offsets = Offsets()
+    offsets.transactional = _NeverWalked()
+    for producer in range(10):
+        offsets.put_staged(producer, ("orders", producer), Commit(1, -1, "", 0, -1, producer))
+    assert offsets.is_unstable(("orders", 3))
+    assert not offsets.is_in_transaction(("orders", 10))
+    assert offsets.of_topics({"bills"}) == []
+    offsets.forget(("orders", 3))
+    assert not offsets.is_unstable(("orders", 3))
+    assert len(offsets.transactional) == 9
