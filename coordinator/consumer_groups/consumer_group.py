@@ -51,6 +51,7 @@ class ConsumerGroup(Group):
     is_consumer = True
 
     __slots__ = (
+        "_has_other_names",
         "_ids",
         "_ids_version",
         "_names",
@@ -61,6 +62,7 @@ class ConsumerGroup(Group):
         "dirty",
         "epoch",
         "foreign_keys",
+        "hashed_names",
         "holders",
         "is_resolving",
         "is_retired",
@@ -101,6 +103,8 @@ class ConsumerGroup(Group):
         self.metadata_hash = 0
         self.metadata_version = -1
         """That of the catalog when the hash was compared last; -1 when that is due."""
+        self.hashed_names: frozenset[str] | None = None
+        """The topics that were hashed then: ``subscribed`` is another object once it differs."""
         self.is_retired = False
         """It goes on as a classic group: nothing is written of this one any more."""
         self._begin_members()
@@ -113,6 +117,8 @@ class ConsumerGroup(Group):
         self.unsettled: dict[str, None] = {}
         """Members that are not Stable at the target's epoch."""
         self._names: Counter[str] = Counter()
+        self._has_other_names = False
+        """Some name has come or gone since ``subscribed`` was made."""
         self._ids: dict[tuple[frozenset[str], str | None], frozenset[bytes]] = {}
         self._ids_version = -1
         self.subscribed = frozenset()
@@ -225,7 +231,7 @@ class ConsumerGroup(Group):
         if (before.names, before.regex) != (profile.names, profile.regex):
             self._count(profile, 1)
             self._count(before, -1)
-            self.note_subscribed()
+            self._note_names()
 
     def move(self, member: ConsumerMember, current: CurrentAssignment) -> None:
         """A member holds something else from now on."""
@@ -256,9 +262,13 @@ class ConsumerGroup(Group):
 
     def _count(self, profile: MemberProfile, by: int) -> None:
         for name in profile.names:
-            self._names[name] += by
-            if not self._names[name]:
+            count = self._names[name] + by
+            if count:
+                self._names[name] = count
+            else:
                 del self._names[name]
+            if not count or count == by:  # the last one with this name, or the first
+                self._has_other_names = True
         if profile.regex is not None:
             self.regexes[profile.regex] += by
             if not self.regexes[profile.regex]:
@@ -272,17 +282,28 @@ class ConsumerGroup(Group):
             if self.lacks_metadata and self.term.damaged is not None:
                 self.lacks_metadata = False
                 self.term.damaged.mark_metadata_known(self.group_id)
-        self.note_subscribed()
+        if not self.consumers:
+            self._ids = {}
+        self._note_names()
 
     # -- subscriptions -------------------------------------------------------------------------
 
     def note_subscribed(self) -> None:
-        """Names or what expressions stand for may have changed."""
-        known = self._names.keys()
-        if self.subscribed is None or self.resolved or known != self.subscribed:
-            matched = [found.topics for found in self.resolved.values()]
-            self.subscribed = frozenset(known).union(*matched)
+        """What expressions stand for may have changed."""
         self._ids = {}
+        self._unite_names()
+
+    def _note_names(self) -> None:
+        """Members have changed: most of them name what others do, and then nothing is made anew."""
+        if self._has_other_names:
+            self._unite_names()
+
+    def _unite_names(self) -> None:
+        self._has_other_names = False
+        matched = [found.topics for found in self.resolved.values()]
+        found = frozenset(self._names).union(*matched)
+        if found != self.subscribed:
+            self.subscribed = found
 
     @property
     def topic_names(self) -> frozenset[str]:
@@ -309,6 +330,8 @@ class ConsumerGroup(Group):
                 names |= self.resolved[profile.regex].topics
             topics = map(catalog.topic, names)
             found = frozenset(topic.topic_id for topic in topics if topic is not None)
+            if len(self._ids) > 2 * len(self.consumers):  # most are of subscriptions that are gone
+                self._ids = {}
             self._ids[kind] = found
         return found
 
