@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.coordinator.group import CONSUMER, Group
@@ -18,7 +19,7 @@ from barnabas.protocol.errors import ErrorCode
 
 from .assignor import Assignment
 from .current_assignment import CurrentAssignment, MemberState, TopicIdPartition
-from .member import BACK_SOON, ConsumerMember, MemberProfile
+from .member import BACK_SOON, ClassicMetadata, ConsumerMember, MemberProfile
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group_registry import GroupTerm
@@ -58,6 +59,8 @@ class ConsumerGroup(Group):
         "assigning_epoch",
         "assignment_epoch",
         "assignment_ms",
+        "classic_count",
+        "classic_protocols",
         "consumers",
         "dirty",
         "epoch",
@@ -143,6 +146,10 @@ class ConsumerGroup(Group):
         self.holders: dict[TopicIdPartition, str] = {}
         """Who holds a partition: one member at most, ever (C12)."""
         self.regexes: Counter[str] = Counter()
+        self.classic_count = 0
+        """How many members speak the classic protocol."""
+        self.classic_protocols: Counter[str] = Counter()
+        """How many of those offer a protocol, by its name."""
         self.assigning_epoch: int | None = None
         """The epoch that a target is being computed for, over several turns."""
         self.is_resolving = False
@@ -200,6 +207,7 @@ class ConsumerGroup(Group):
         assert member.member_id not in self.consumers
         self.consumers[member.member_id] = member
         self._count(member.profile, 1)
+        self._count_classic(member.profile.classic, 1)
         instance_id = member.profile.instance_id
         if instance_id is not None:
             self.static_consumers[instance_id] = member.member_id
@@ -212,6 +220,7 @@ class ConsumerGroup(Group):
         del self.consumers[member.member_id]
         self.targets.pop(member.member_id, None)
         self._count(member.profile, -1)
+        self._count_classic(member.profile.classic, -1)
         instance_id = member.profile.instance_id
         if instance_id is not None and self.static_consumers.get(instance_id) == member.member_id:
             del self.static_consumers[instance_id]
@@ -232,6 +241,9 @@ class ConsumerGroup(Group):
             self._count(profile, 1)
             self._count(before, -1)
             self._note_names()
+        if before.classic != profile.classic:
+            self._count_classic(before.classic, -1)
+            self._count_classic(profile.classic, 1)
 
     def move(self, member: ConsumerMember, current: CurrentAssignment) -> None:
         """A member holds something else from now on."""
@@ -274,6 +286,15 @@ class ConsumerGroup(Group):
             if not self.regexes[profile.regex]:
                 del self.regexes[profile.regex]
 
+    def _count_classic(self, classic: ClassicMetadata | None, by: int) -> None:
+        if classic is None:
+            return
+        self.classic_count += by
+        for name in classic.protocol_names():
+            self.classic_protocols[name] += by
+            if not self.classic_protocols[name]:
+                del self.classic_protocols[name]
+
     def _note_members(self) -> None:
         state = GroupState.STABLE if self.consumers else GroupState.EMPTY
         if self.state is not GroupState.DEAD and self.state is not state:
@@ -309,6 +330,14 @@ class ConsumerGroup(Group):
     def topic_names(self) -> frozenset[str]:
         """Every topic that some member subscribes to, whether it exists or not."""
         return self.subscribed or frozenset()
+
+    def fits_classic(self, names: AbstractSet[str], member_id: str) -> bool:
+        """Whether all classic members but this one offer one of these protocols, the same one."""
+        member = self.consumers.get(member_id)
+        own = None if member is None else member.profile.classic
+        own_names = frozenset[str]() if own is None else own.protocol_names()
+        others = self.classic_count - (own is not None)
+        return any(self.classic_protocols[name] - (name in own_names) == others for name in names)
 
     @property
     def is_homogeneous(self) -> bool:

@@ -5,7 +5,8 @@ Source: docs/spec/consumer-groups.md §2.1 and §6, C62.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -15,7 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from barnabas.coordinator.consumer_groups import group_machine, regex_resolution
 from barnabas.coordinator.consumer_groups.assignor import SubscribedTopic
 from barnabas.coordinator.consumer_groups.consumer_group import ConsumerGroup
-from barnabas.coordinator.consumer_groups.member import ConsumerMember, MemberProfile
+from barnabas.coordinator.consumer_groups.member import (
+    ClassicMetadata,
+    ConsumerMember,
+    MemberProfile,
+)
 from barnabas.coordinator.consumer_groups.subscription_metadata import metadata_hash
 from barnabas.coordinator.group_registry import GroupTerm
 from tests.coordinator.consumer_groups.beats import Beats
@@ -24,6 +29,12 @@ from tests.coordinator.coordinator_harness import KnownCatalog, KnownTopics
 NAMES = ("s", "t", "u")
 REGEXES = ("s|t", "[tu]", "v")
 MEMBERS = st.sampled_from(["A", "B", "C"])
+PROTOCOLS = ("range", "roundrobin", "sticky")
+CLASSIC = st.builds(
+    ClassicMetadata,
+    session_timeout_ms=st.just(1000),
+    protocols=st.lists(st.tuples(st.sampled_from(PROTOCOLS), st.just(b"")), max_size=4).map(tuple),
+)
 PROFILES = st.builds(
     MemberProfile,
     client_id=st.just("c"),
@@ -31,7 +42,15 @@ PROFILES = st.builds(
     rebalance_timeout_ms=st.just(1000),
     names=st.frozensets(st.sampled_from(NAMES)),
     regex=st.none() | st.sampled_from(REGEXES),
+    classic=st.none() | CLASSIC,
 )
+
+
+def powerset(names: Sequence[str]) -> list[set[str]]:
+    return [
+        {name for index, name in enumerate(names) if chosen >> index & 1}
+        for chosen in range(1 << len(names))
+    ]
 
 
 def new_group() -> ConsumerGroup:
@@ -109,6 +128,20 @@ class Subscriptions(RuleBasedStateMachine):
             expected = {topic.topic_id for topic in topics if topic is not None}
             assert self.group.topic_ids(member.profile, self.catalog) == expected
 
+    @invariant()
+    def who_fits_in_shares_a_protocol_with_all_other_classic_members(self) -> None:
+        members = self.group.consumers.values()
+        assert self.group.classic_count == sum(member.is_classic for member in members)
+        for joiner in ("A", "B", "nobody"):
+            offered = [
+                {name for name, _ in member.profile.classic.protocols}
+                for member in members
+                if member.profile.classic is not None and member.member_id != joiner
+            ]
+            for names in powerset(PROTOCOLS):
+                shared = names.intersection(*offered)
+                assert self.group.fits_classic(names, joiner) == bool(shared)
+
     def _topics_of(self, profile: MemberProfile) -> frozenset[str]:
         found = self.group.resolved.get(profile.regex or "")
         return profile.names if found is None else profile.names | found.topics
@@ -144,13 +177,35 @@ def test_members_that_bring_no_other_topic_change_nothing_of_what_is_subscribed(
     group.put(ConsumerMember("A", MemberProfile("c", "/h", 1000, regex="[tu]")))
     group.put(ConsumerMember("B", named("s")))
     regex_resolution.take(group, {"[tu]": frozenset("tu")}, 1, 0)
-    before = group.subscribed
+    before = group.topic_names
+    assert before == {"s", "t", "u"}
     group.put(ConsumerMember("C", MemberProfile("c", "/h", 1000, regex="[tu]")))
     group.put(ConsumerMember("D", named("s")))
     group.drop(group.consumers["B"])
-    assert group.subscribed is before == {"s", "t", "u"}
+    assert group.topic_names is before
     group.drop(group.consumers["D"])
-    assert group.subscribed == {"t", "u"}
+    assert group.topic_names == {"t", "u"}
+
+
+class _NeverWalked(dict[str, ConsumerMember]):
+    """Members that nobody goes through."""
+
+    def _refuse(self) -> NoReturn:
+        raise AssertionError("went through all members")
+
+    __iter__ = keys = values = items = _refuse
+
+
+def test_whether_a_classic_member_fits_in_is_known_without_a_look_at_the_others() -> None:
+    group = new_group()
+    group.consumers = _NeverWalked()
+    for number, name in enumerate(("range", "sticky", "sticky")):
+        classic = ClassicMetadata(1000, (("roundrobin", b""), (name, b"")))
+        profile = MemberProfile("c", "/h", 1000, classic=classic)
+        group.put(ConsumerMember(f"m{number}", profile))
+    assert group.fits_classic({"roundrobin"}, "new")
+    assert not group.fits_classic({"range", "sticky"}, "new")
+    assert group.fits_classic({"sticky"}, "m0")
 
 
 @pytest.fixture
