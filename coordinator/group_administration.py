@@ -1,11 +1,11 @@
-"""What tools ask: describe, list and delete groups, delete offsets of groups and of topics.
+"""What tools ask: describe, list and delete groups, delete offsets of groups.
 
 Source: docs/spec/coordinator.md §1.5 and §1.8, and the end of 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from barnabas.protocol.audit_topic import DELETE, FORGET
@@ -39,7 +39,6 @@ from .offsets import Commit, TopicPartition
 from .offsets_journal import COMMIT_ERRORS, Journal
 from .ports import Caller, Topics
 from .rebalance import Rebalancer
-from .terms import LoadState
 from .tombstones import TombstoneWrite, group_tombstone, tombstones
 
 ABSENCE_SINCE = 6
@@ -289,7 +288,8 @@ class GroupAdministration:
             self._audit_trail.respond_when_recorded(held)
 
         tombstone_write = TombstoneWrite(done)
-        self._remove_offsets(group, to_delete, tombstone_write)
+        entries = remove_offsets(group, to_delete, self._registry, self._rebalancer)
+        tombstone_write.write(self._journal, group, entries)
         tombstone_write.close()
 
     def _find_deletable(self, group_id: str) -> tuple[ErrorCode, Group | None]:
@@ -356,31 +356,6 @@ class GroupAdministration:
                 elif partition in stored:
                     to_delete.append(partition)
         return to_delete
-
-    def topics_deleted(self, names: Collection[str]) -> None:
-        """Remove the offsets of deleted topics from every group, at once and without retention.
-
-        Partitions that are loading are cleaned when they are loaded.
-        """
-        for term in self._registry.terms():
-            if term.load_state is not LoadState.OWNED:
-                term.deleted_topics.update(names)
-            self.clean(term.groups.values(), names)
-
-    def clean(self, groups: Iterable[Group], names: Collection[str]) -> None:
-        """Remove the offsets of deleted topics from these groups."""
-        for group in list(groups):  # some of them may go with their last offset
-            to_delete = group.offsets.of_topics(names)
-            if to_delete:
-                tombstone_write = TombstoneWrite(lambda _code: None)
-                self._remove_offsets(group, to_delete, tombstone_write)
-                tombstone_write.close()
-
-    def _remove_offsets(
-        self, group: Group, partitions: Collection[TopicPartition], tombstone_write: TombstoneWrite
-    ) -> None:
-        entries = remove_offsets(group, partitions, self._registry, self._rebalancer)
-        tombstone_write.write(self._journal, group, entries)
 
 
 def _not_found(group_id: str, version: int) -> describing.Group:

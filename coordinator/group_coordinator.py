@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from typing import Protocol
 
 from barnabas.protocol.errors import ErrorCode
@@ -30,6 +30,7 @@ from .consumer_groups.group_settings import SettingsOf, node_settings
 from .consumer_groups.group_writes import GroupWrites
 from .consumer_groups.topic_catalog import NoTopics, TopicCatalog
 from .cooperative import CooperativeScheduler
+from .deleted_topics import DeletedTopics
 from .find_coordinator import FindCoordinatorHandler
 from .group import Group
 from .group_administration import GroupAdministration
@@ -227,6 +228,7 @@ class GroupCoordinator:
         self.list_groups = self._administration.list_groups
         self.delete_groups = self._administration.delete_groups
         self.offset_delete = self._administration.offset_delete
+        self._deleted_topics = DeletedTopics(registry, self._journal, rebalancer, self._scheduler)
 
     def measure_commits(self, clock: Callable[[], float]) -> CommitMeter:
         """Measure batches of the journal from now on; ``clock`` gives seconds."""
@@ -278,6 +280,7 @@ class GroupCoordinator:
 
     def stop(self) -> None:
         """Write what is staged, resign everywhere and answer 15 from now on."""
+        self._deleted_topics.finish()
         self._journal.flush()
         self._discovery.close()
         self.standbys.close()
@@ -293,6 +296,7 @@ class GroupCoordinator:
         term = self.registry.elected(partition, leader_epoch)
         if term is not None:
             log.debug("elected partition=%d epoch=%d", partition, leader_epoch)
+            self._deleted_topics.elected(term)
             self.loader.begin(term, self.standbys.take(partition))
 
     def on_resigned(self, partition: int, leader_epoch: int | None) -> None:
@@ -321,7 +325,14 @@ class GroupCoordinator:
 
     def topics_deleted(self, names: Collection[str]) -> None:
         """Topics are gone: no group keeps an offset of theirs."""
-        self._administration.topics_deleted(names)
+        self._deleted_topics.topics_deleted(names)
+
+    def topics_known(self, topics: Container[str]) -> None:
+        """These topics exist; said whenever that may have changed, before :meth:`topics_deleted`.
+
+        Nobody commits to one before it is said, unless it was known before.
+        """
+        self._deleted_topics.topics_known(topics)
 
     def _on_loaded(self, term: GroupTerm, groups: list[Group]) -> None:
         self.registry.install(term, groups)
@@ -343,4 +354,4 @@ class GroupCoordinator:
                 self._rebalancer.prepare_timers(group)
                 self._rebalancer.resume(group)
         if term.deleted_topics:
-            self._administration.clean(groups, term.deleted_topics)
+            self._deleted_topics.clean(groups, term.deleted_topics)

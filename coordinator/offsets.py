@@ -12,7 +12,8 @@ or a failover would change what a group reads next (T4.5).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -125,7 +126,7 @@ class TransactionalCommit(Commit):
 class Offsets:
     """The offsets of one group: served, on their way, and inside open transactions."""
 
-    __slots__ = ("_committed", "_pending", "bulk", "old_keys", "transactional")
+    __slots__ = ("_committed", "_pending", "_producers", "bulk", "old_keys", "transactional")
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, Commit] = {}
@@ -133,7 +134,14 @@ class Offsets:
         self.bulk: BulkOffsets | None = None
         """What was committed in columns (bulk_offsets.py); None until something was."""
         self.transactional: dict[int, dict[TopicPartition, Commit]] = {}
-        """By producer id: commits that wait for the end of a transaction."""
+        """By producer id: commits that wait for the end of a transaction.
+
+        To be changed by the methods of this class alone, which keep :attr:`_producers` along with
+        it; no producer without a commit stays.
+        """
+        self._producers: dict[TopicPartition, set[int]] = {}
+        """By partition: whose open transactions have a commit of it. Each member of an application
+        may have an open transaction: asked of each of them, a fetch of one offset took long."""
         self.old_keys: set[TopicPartition] = set()
         """Partitions with a record under key version 0, which needs a tombstone of its own."""
 
@@ -265,14 +273,47 @@ class Offsets:
         did not come yet lies at the high watermark or above, so below it one is enough: a producer
         that commits in a loop grows no chain.
         """
-        staged = self.transactional.setdefault(producer_id, {})
-        commit.before = staged.get(partition)
+        staged = self.transactional.get(producer_id)
+        commit.before = None if staged is None else staged.get(partition)
         older = commit.before
         while isinstance(older, TransactionalCommit):
             if older.record_offset < high_watermark:
                 older.before = None
             older = older.before
+        self.put_staged(producer_id, partition, commit)
+
+    def put_staged(self, producer_id: int, partition: TopicPartition, commit: Commit) -> None:
+        """``commit`` is what the open transaction of a producer has of this partition."""
+        staged = self.transactional.get(producer_id)
+        if staged is None:
+            staged = self.transactional[producer_id] = {}
+        if partition not in staged:
+            producers = self._producers.get(partition)
+            if producers is None:
+                self._producers[partition] = {producer_id}
+            else:
+                producers.add(producer_id)
         staged[partition] = commit
+
+    def remove_staged(self, producer_id: int, partition: TopicPartition) -> None:
+        """Drop what the open transaction of a producer has of this partition, if anything."""
+        staged = self.transactional.get(producer_id)
+        if staged is None or staged.pop(partition, None) is None:
+            return
+        self._note_removed(producer_id, partition)
+        if not staged:
+            del self.transactional[producer_id]
+
+    def remove_all_staged(self, partition: TopicPartition) -> None:
+        """Drop what any open transaction has of this partition."""
+        for producer_id in list(self._producers.get(partition, ())):
+            self.remove_staged(producer_id, partition)
+
+    def _note_removed(self, producer_id: int, partition: TopicPartition) -> None:
+        producers = self._producers[partition]
+        producers.remove(producer_id)
+        if not producers:
+            del self._producers[partition]
 
     def withdraw_from_transaction(
         self, producer_id: int, partition: TopicPartition, commit: TransactionalCommit
@@ -286,10 +327,8 @@ class Offsets:
             return
         if commit.before is not None:
             staged[partition] = commit.before
-            return
-        del staged[partition]
-        if not staged:
-            del self.transactional[producer_id]
+        else:
+            self.remove_staged(producer_id, partition)
 
     def end_transaction(
         self, producer_id: int, *, is_committed: bool, marker_offset: int
@@ -308,6 +347,7 @@ class Offsets:
             commit = _cut_at_marker(newest, marker_offset)
             if commit is newest:
                 del staged[partition]
+                self._note_removed(producer_id, partition)
             if commit is None or not is_committed:
                 continue
             former = committed.get(partition)
@@ -322,9 +362,7 @@ class Offsets:
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether a newer value may soon be served: a commit is on its way or in a transaction."""
-        return partition in self.pending or any(
-            partition in staged for staged in self.transactional.values()
-        )
+        return partition in self.pending or partition in self._producers
 
     def served_partitions(self) -> list[TopicPartition]:
         """Every partition that has an offset, in order."""
@@ -336,15 +374,22 @@ class Offsets:
         Those that only a transaction staged as well: without a tombstone of their own the marker
         would bring them back after a load (docs/spec/transactions.md §4.6).
         """
-        return set().union(self._committed, self.pending, *self.transactional.values())
+        return set().union(self._committed, self.pending, self._producers)
 
-    def of_topics(self, topics: Collection[str]) -> list[TopicPartition]:
-        """The partitions of these topics, those in open transactions included."""
-        return sorted(partition for partition in self.partitions() if partition[0] in topics)
+    def of_topics(self, topics: AbstractSet[str]) -> list[TopicPartition]:
+        """The partitions of these topics, those in open transactions included.
+
+        ``topics`` is a set. Each map is filtered by itself: a group without any of them, as nearly
+        all are when a topic is deleted, makes no set of all that it has.
+        """
+        found = {partition for partition in self._committed if partition[0] in topics}
+        found.update([partition for partition in self.pending if partition[0] in topics])
+        found.update([partition for partition in self._producers if partition[0] in topics])
+        return sorted(found)
 
     def is_in_transaction(self, partition: TopicPartition) -> bool:
         """Whether a transaction that is still open has a commit of this partition."""
-        return any(partition in staged for staged in self.transactional.values())
+        return partition in self._producers
 
     def forget(self, partition: TopicPartition) -> None:
         """Drop whatever is known of a partition; a commit on its way will not bring it back."""
@@ -353,9 +398,7 @@ class Offsets:
         if self.bulk is not None:
             self.bulk.forget_indexes()
         self.old_keys.discard(partition)
-        for producer_id, staged in list(self.transactional.items()):
-            if staged.pop(partition, None) is not None and not staged:
-                del self.transactional[producer_id]
+        self.remove_all_staged(partition)
 
 
 def _cut_at_marker(newest: Commit, marker_offset: int) -> Commit | None:

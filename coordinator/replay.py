@@ -349,7 +349,8 @@ class Replay:
         if producer_id == NO_PRODUCER:
             offsets.committed.update(commits)
         else:
-            self._staged(offsets, producer_id, group_id).update(commits)
+            for partition, commit in commits.items():
+                self._put_staged(offsets, producer_id, group_id, partition, commit)
 
     def restore_old_keys(self, group_id: str, partitions: list[TopicPartition]) -> None:
         """Partitions of one group that have a record under key version 0."""
@@ -368,15 +369,12 @@ class Replay:
             offsets = self.offsets[group_id] = Offsets()
         if version == 0:
             offsets.old_keys.add(partition)
-        target = offsets.committed
-        if producer_id != NO_PRODUCER:
-            target = self._staged(offsets, producer_id, group_id)
         committed_ms = record.commit_timestamp
         if committed_ms == self._ms:
             committed_ms = self._ms  # one object for all commits of a batch, not one for each
         else:
             self._ms = committed_ms
-        target[partition] = Commit(
+        commit = Commit(
             record.offset,
             record.leader_epoch,
             record.metadata,
@@ -384,6 +382,10 @@ class Replay:
             record.expire_timestamp,
             record_offset,
         )
+        if producer_id == NO_PRODUCER:
+            offsets.committed[partition] = commit
+        else:
+            self._put_staged(offsets, producer_id, group_id, partition, commit)
 
     def _remove_offset(self, key: OffsetKey, producer_id: int) -> None:
         offsets = self.offsets.get(key.group)
@@ -396,17 +398,10 @@ class Replay:
             # What transactions staged before it goes as well, or a marker would bring back what
             # was deleted (docs/spec/transactions.md §4.6); Kafka lets it.
             offsets.committed.pop(partition, None)
-            for producer in list(offsets.transactional):
-                self._remove_staged(offsets, partition, producer)
+            offsets.remove_all_staged(partition)
         else:
-            self._remove_staged(offsets, partition, producer_id)
+            offsets.remove_staged(producer_id, partition)
         self._prune(key.group, offsets)
-
-    @staticmethod
-    def _remove_staged(offsets: Offsets, partition: TopicPartition, producer_id: int) -> None:
-        staged = offsets.transactional.get(producer_id)
-        if staged is not None and staged.pop(partition, None) is not None and not staged:
-            del offsets.transactional[producer_id]
 
     def _offsets_of(self, group_id: str) -> Offsets:
         offsets = self.offsets.get(group_id)
@@ -414,11 +409,16 @@ class Replay:
             offsets = self.offsets[group_id] = Offsets()
         return offsets
 
-    def _staged(
-        self, offsets: Offsets, producer_id: int, group_id: str
-    ) -> dict[TopicPartition, Commit]:
+    def _put_staged(
+        self,
+        offsets: Offsets,
+        producer_id: int,
+        group_id: str,
+        partition: TopicPartition,
+        commit: Commit,
+    ) -> None:
         self.open_groups.setdefault(producer_id, set()).add(group_id)
-        return offsets.transactional.setdefault(producer_id, {})
+        offsets.put_staged(producer_id, partition, commit)
 
     def _prune(self, group_id: str, offsets: Offsets) -> None:
         """A standby folds for months: groups that are gone must not stay behind."""

@@ -133,6 +133,7 @@ class GroupCoordinatorHost:
     def forget_deleted_topics(self) -> Collection[str]:
         """The metadata changed: drop the offsets of topics that are gone, and name those."""
         topics = self._metadata.snapshot.topics
+        self.groups.topics_known(topics)
         gone = [topic for topic in self._known_topics if topic not in topics]
         self._known_topics = frozenset(topics)
         if gone:

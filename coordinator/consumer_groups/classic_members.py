@@ -122,12 +122,8 @@ class ClassicMembers:
 
     def _fits_in(self, group: ConsumerGroup, request: JoinGroupRequest) -> bool:
         """Whether there is a protocol that all classic members offer."""
-        shared = {protocol.name for protocol in request.protocols}
-        for member in group.consumers.values():
-            classic = member.profile.classic
-            if classic is not None and member.member_id != request.member_id:
-                shared &= {name for name, _ in classic.protocols}
-        return request.protocol_type == CONSUMER and bool(shared)
+        names = {protocol.name for protocol in request.protocols}
+        return request.protocol_type == CONSUMER and group.fits_classic(names, request.member_id)
 
     @staticmethod
     def _subscription(request: JoinGroupRequest) -> Subscription | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.coordinator.group import CONSUMER, Group
@@ -18,7 +19,7 @@ from barnabas.protocol.errors import ErrorCode
 
 from .assignor import Assignment
 from .current_assignment import CurrentAssignment, MemberState, TopicIdPartition
-from .member import BACK_SOON, ConsumerMember, MemberProfile
+from .member import BACK_SOON, ClassicMetadata, ConsumerMember, MemberProfile
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group_registry import GroupTerm
@@ -51,16 +52,20 @@ class ConsumerGroup(Group):
     is_consumer = True
 
     __slots__ = (
+        "_has_other_names",
         "_ids",
         "_ids_version",
         "_names",
         "assigning_epoch",
         "assignment_epoch",
         "assignment_ms",
+        "classic_count",
+        "classic_protocols",
         "consumers",
         "dirty",
         "epoch",
         "foreign_keys",
+        "hashed_names",
         "holders",
         "is_resolving",
         "is_retired",
@@ -101,6 +106,8 @@ class ConsumerGroup(Group):
         self.metadata_hash = 0
         self.metadata_version = -1
         """That of the catalog when the hash was compared last; -1 when that is due."""
+        self.hashed_names: frozenset[str] | None = None
+        """The topics that were hashed then: ``subscribed`` is another object once it differs."""
         self.is_retired = False
         """It goes on as a classic group: nothing is written of this one any more."""
         self._begin_members()
@@ -113,6 +120,8 @@ class ConsumerGroup(Group):
         self.unsettled: dict[str, None] = {}
         """Members that are not Stable at the target's epoch."""
         self._names: Counter[str] = Counter()
+        self._has_other_names = False
+        """Some name has come or gone since ``subscribed`` was made."""
         self._ids: dict[tuple[frozenset[str], str | None], frozenset[bytes]] = {}
         self._ids_version = -1
         self.subscribed = frozenset()
@@ -137,6 +146,10 @@ class ConsumerGroup(Group):
         self.holders: dict[TopicIdPartition, str] = {}
         """Who holds a partition: one member at most, ever (C12)."""
         self.regexes: Counter[str] = Counter()
+        self.classic_count = 0
+        """How many members speak the classic protocol."""
+        self.classic_protocols: Counter[str] = Counter()
+        """How many of those offer a protocol, by its name."""
         self.assigning_epoch: int | None = None
         """The epoch that a target is being computed for, over several turns."""
         self.is_resolving = False
@@ -194,6 +207,7 @@ class ConsumerGroup(Group):
         assert member.member_id not in self.consumers
         self.consumers[member.member_id] = member
         self._count(member.profile, 1)
+        self._count_classic(member.profile.classic, 1)
         instance_id = member.profile.instance_id
         if instance_id is not None:
             self.static_consumers[instance_id] = member.member_id
@@ -206,6 +220,7 @@ class ConsumerGroup(Group):
         del self.consumers[member.member_id]
         self.targets.pop(member.member_id, None)
         self._count(member.profile, -1)
+        self._count_classic(member.profile.classic, -1)
         instance_id = member.profile.instance_id
         if instance_id is not None and self.static_consumers.get(instance_id) == member.member_id:
             del self.static_consumers[instance_id]
@@ -225,7 +240,10 @@ class ConsumerGroup(Group):
         if (before.names, before.regex) != (profile.names, profile.regex):
             self._count(profile, 1)
             self._count(before, -1)
-            self.note_subscribed()
+            self._note_names()
+        if before.classic != profile.classic:
+            self._count_classic(before.classic, -1)
+            self._count_classic(profile.classic, 1)
 
     def move(self, member: ConsumerMember, current: CurrentAssignment) -> None:
         """A member holds something else from now on."""
@@ -256,13 +274,26 @@ class ConsumerGroup(Group):
 
     def _count(self, profile: MemberProfile, by: int) -> None:
         for name in profile.names:
-            self._names[name] += by
-            if not self._names[name]:
+            count = self._names[name] + by
+            if count:
+                self._names[name] = count
+            else:
                 del self._names[name]
+            if not count or count == by:  # the last one with this name, or the first
+                self._has_other_names = True
         if profile.regex is not None:
             self.regexes[profile.regex] += by
             if not self.regexes[profile.regex]:
                 del self.regexes[profile.regex]
+
+    def _count_classic(self, classic: ClassicMetadata | None, by: int) -> None:
+        if classic is None:
+            return
+        self.classic_count += by
+        for name in classic.protocol_names():
+            self.classic_protocols[name] += by
+            if not self.classic_protocols[name]:
+                del self.classic_protocols[name]
 
     def _note_members(self) -> None:
         state = GroupState.STABLE if self.consumers else GroupState.EMPTY
@@ -272,22 +303,41 @@ class ConsumerGroup(Group):
             if self.lacks_metadata and self.term.damaged is not None:
                 self.lacks_metadata = False
                 self.term.damaged.mark_metadata_known(self.group_id)
-        self.note_subscribed()
+        if not self.consumers:
+            self._ids = {}
+        self._note_names()
 
     # -- subscriptions -------------------------------------------------------------------------
 
     def note_subscribed(self) -> None:
-        """Names or what expressions stand for may have changed."""
-        known = self._names.keys()
-        if self.subscribed is None or self.resolved or known != self.subscribed:
-            matched = [found.topics for found in self.resolved.values()]
-            self.subscribed = frozenset(known).union(*matched)
+        """What expressions stand for may have changed."""
         self._ids = {}
+        self._unite_names()
+
+    def _note_names(self) -> None:
+        """Members have changed: most of them name what others do, and then nothing is made anew."""
+        if self._has_other_names:
+            self._unite_names()
+
+    def _unite_names(self) -> None:
+        self._has_other_names = False
+        matched = [found.topics for found in self.resolved.values()]
+        found = frozenset(self._names).union(*matched)
+        if found != self.subscribed:
+            self.subscribed = found
 
     @property
     def topic_names(self) -> frozenset[str]:
         """Every topic that some member subscribes to, whether it exists or not."""
         return self.subscribed or frozenset()
+
+    def fits_classic(self, names: AbstractSet[str], member_id: str) -> bool:
+        """Whether all classic members but this one offer one of these protocols, the same one."""
+        member = self.consumers.get(member_id)
+        own = None if member is None else member.profile.classic
+        own_names = frozenset[str]() if own is None else own.protocol_names()
+        others = self.classic_count - (own is not None)
+        return any(self.classic_protocols[name] - (name in own_names) == others for name in names)
 
     @property
     def is_homogeneous(self) -> bool:
@@ -309,6 +359,8 @@ class ConsumerGroup(Group):
                 names |= self.resolved[profile.regex].topics
             topics = map(catalog.topic, names)
             found = frozenset(topic.topic_id for topic in topics if topic is not None)
+            if len(self._ids) > 2 * len(self.consumers):  # most are of subscriptions that are gone
+                self._ids = {}
             self._ids[kind] = found
         return found
 

@@ -151,7 +151,7 @@ class GroupConversion:
     def maybe_downgrade(self, group: ConsumerGroup) -> None:
         """A member is gone: where only classic ones are left, the group is theirs again (C54)."""
         members = group.consumers.values()
-        if not members or not all(member.is_classic for member in members):
+        if not members or group.classic_count < len(members):
             return
         if not self._config.may_downgrade or len(members) > self._config.group_members_max:
             return

@@ -242,10 +242,11 @@ class ConsumerGroupMachine:
 
         ``is_due``: it subscribes to others, whatever happened to topics.
         """
-        version = self.catalog.version
-        if version == group.metadata_version and not is_due:
-            return False
-        group.metadata_version = version
+        version, names = self.catalog.version, group.subscribed
+        is_same = version == group.metadata_version
+        if is_same and (not is_due or names is group.hashed_names):
+            return False  # a member that joins mostly subscribes to what others do
+        group.metadata_version, group.hashed_names = version, names
         found = metadata_hash(target_assignment.subscribed_topics(group, self.catalog))
         is_new = found != group.metadata_hash
         group.metadata_hash = found

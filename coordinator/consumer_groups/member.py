@@ -26,6 +26,10 @@ class ClassicMetadata:
     protocols: tuple[tuple[str, bytes], ...]
     """Name and metadata of each protocol it offers, the preferred one first."""
 
+    def protocol_names(self) -> frozenset[str]:
+        """Of the protocols it offers, each once."""
+        return frozenset([name for name, _ in self.protocols])
+
 
 @dataclass(frozen=True, slots=True)
 class MemberProfile:

@@ -9,6 +9,7 @@ Source: docs/spec/consumer-groups.md §6, C62.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -20,8 +21,9 @@ _VERSION: Final = b"\1"
 _SIZE: Final = 8
 
 
+@lru_cache(maxsize=1 << 16)
 def topic_hash(topic: SubscribedTopic) -> bytes:
-    """Of one topic; to be kept for as long as the topic does not change."""
+    """Of one topic, kept for the next group or member that subscribes to it."""
     name = topic.name.encode()
     length, count = len(name).to_bytes(2, "big"), topic.partitions.to_bytes(4, "big")
     return blake2b(_VERSION + topic.topic_id + length + name + count, digest_size=_SIZE).digest()

@@ -87,6 +87,7 @@ def content_of(groups: Mapping[str, Offsets]) -> Folded:
     """The same of offsets by group, as a load has made them or as they are served."""
     found = Folded()
     for group, offsets in groups.items():
+        _check_staged(offsets)
         for (topic, index), commit in offsets.committed.items():
             found.offsets[group, topic, index] = (commit.offset, commit.record_offset)
         for producer, staged in offsets.transactional.items():
@@ -95,3 +96,11 @@ def content_of(groups: Mapping[str, Offsets]) -> Folded:
                 places[group, topic, index] = (commit.offset, commit.record_offset)
         found.old.update((group, *partition) for partition in offsets.old_keys)
     return found
+
+
+def _check_staged(offsets: Offsets) -> None:
+    """That a partition is in a transaction is known without a look at each producer."""
+    staged = {partition for one in offsets.transactional.values() for partition in one}
+    known = staged | offsets.committed.keys()
+    assert {found for found in known if offsets.is_in_transaction(found)} == staged
+    assert offsets.partitions() == staged | offsets.committed.keys() | offsets.pending.keys()

@@ -252,5 +252,5 @@ def test_an_offset_of_a_kafka_that_gave_every_commit_an_expiry_goes_by_that(
 def test_an_open_transaction_keeps_its_partition_from_expiring() -> None:
     group = group_with(Commit(1, -1, "", 100, -1, 0))
     group.offsets.committed["orders", 1] = Commit(1, -1, "", 100, -1, 1)
-    group.offsets.transactional[7] = {("orders", 0): Commit(2, -1, "", 100, -1, 2)}
+    group.offsets.put_staged(7, ("orders", 0), Commit(2, -1, "", 100, -1, 2))
     assert expired(group, 10**12, R) == [("orders", 1)]

@@ -89,7 +89,7 @@ def test_a_partition_forgotten_and_committed_anew_ignores_what_was_on_its_way() 
 def test_a_plain_commit_stays_when_an_older_transactional_one_ends_later() -> None:
     offsets = Offsets()
     offsets.committed[TP] = commit(10, record_offset=10)
-    offsets.transactional[7] = {TP: commit(8, record_offset=8)}
+    offsets.put_staged(7, TP, commit(8, record_offset=8))
     assert offsets.is_unstable(TP)
     assert not offsets.end_transaction(7, is_committed=True, marker_offset=11)
     assert offsets.committed[TP].offset == 10
@@ -98,7 +98,7 @@ def test_a_plain_commit_stays_when_an_older_transactional_one_ends_later() -> No
 
 def test_an_aborted_transaction_leaves_nothing() -> None:
     offsets = Offsets()
-    offsets.transactional[7] = {TP: commit(8, record_offset=8)}
+    offsets.put_staged(7, TP, commit(8, record_offset=8))
     assert not offsets.end_transaction(7, is_committed=False, marker_offset=11)
     assert offsets.is_empty
 
@@ -107,7 +107,7 @@ def test_forgetting_a_partition_leaves_no_trace_of_it_anywhere() -> None:
     offsets = Offsets()
     offsets.committed[TP] = commit(1, 1)
     made = staged(offsets, 2)
-    offsets.transactional[7] = {TP: commit(3, 3)}
+    offsets.put_staged(7, TP, commit(3, 3))
     offsets.old_keys.add(TP)
     assert offsets.of_topics({"orders"}) == [TP]
     offsets.forget(TP)

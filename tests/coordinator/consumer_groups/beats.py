@@ -91,7 +91,10 @@ class Beats:
 
 
 def check(group: ConsumerGroup) -> None:
-    """A partition is held by one member at most, and the index of holders says by whom (C12)."""
+    """A partition is held by one member at most, and the index of holders says by whom (C12).
+
+    Who speaks the classic protocol is counted.
+    """
     held = [
         (partition, member.member_id)
         for member in group.consumers.values()
@@ -99,6 +102,7 @@ def check(group: ConsumerGroup) -> None:
     ]
     assert len(held) == len({partition for partition, _ in held})
     assert group.holders == dict(held)
+    assert group.classic_count == sum(member.is_classic for member in group.consumers.values())
 
 
 def assigned(asked: Asked) -> Any:
