@@ -19,7 +19,7 @@ from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.events_topic import EVENTS_TOPIC
 
-from .create_topics import RequestedTopic, TopicCreator
+from .create_topics import KnownCluster, RequestedTopic, TopicCreator
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +66,15 @@ class AutoTopicCreation:
             while not self._names:
                 self._filled.clear()
                 await self._filled.wait()
-            await self._create(self._names[0])
-            self._names.popleft()
+            known = self._writer.known_cluster()
+            for _ in range(len(self._names)):
+                await self._create(self._names[0], known)
+                self._names.popleft()
 
-    async def _create(self, name: str) -> None:
+    async def _create(self, name: str, known: KnownCluster) -> None:
         try:
-            plan = await self._writer.plan(self._wish(name))
-            await self._writer.create(plan)
+            plan = await self._writer.plan(self._wish(name), known)
+            await self._writer.create(plan, known)
         except Refused as refusal:
             if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 self._report(name, str(refusal))

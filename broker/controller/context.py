@@ -78,18 +78,17 @@ class ControllerContext:
     undeleted_replicas: set[Replica] = field(default_factory=set)
     """Replicas moved away whose node has not said yet that they are deleted."""
 
-    @property
-    def live(self) -> set[int]:
-        """Nodes that may lead: registered and not shutting down."""
-        return self.nodes.keys() - self.shutting_down
+    def is_live(self, node: int) -> bool:
+        """The node may lead: it is registered and not shutting down."""
+        return node in self.nodes and node not in self.shutting_down
 
     def is_online(self, node: int, partition: Partition) -> bool:
         """The replica can lead: its node is live and its disk works."""
-        return node in self.live and (*partition, node) not in self.failed_replicas
+        return self.is_live(node) and (*partition, node) not in self.failed_replicas
 
-    def online_for(self, partition: Partition) -> set[int]:
-        """The live nodes whose replica of ``partition`` is not on a failed disk."""
-        return {node for node in self.live if (*partition, node) not in self.failed_replicas}
+    def online_among(self, nodes: Iterable[int], partition: Partition) -> set[int]:
+        """Those of ``nodes`` that are live and whose replica of ``partition`` can lead."""
+        return {node for node in nodes if self.is_online(node, partition)}
 
     def assigned(self, partition: Partition) -> tuple[int, ...]:
         """The replicas of a partition in order; none when it is unknown."""

@@ -56,7 +56,8 @@ class ControlledShutdowns:
         ]
 
     def _has_heirs(self, partition: Partition) -> bool:
-        return not self._context.online_for(partition).isdisjoint(self._context.assigned(partition))
+        context = self._context
+        return any(context.is_online(node, partition) for node in context.assigned(partition))
 
     def _leads(self, node: int, partition: Partition) -> bool:
         state = self._context.leaders.get(partition)

@@ -22,6 +22,7 @@ from barnabas.client.zookeeper.interface import (
     PayloadTooLarge,
     Set,
     ZooKeeper,
+    ZooKeeperError,
     read_if_any,
 )
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -66,6 +67,54 @@ class PlannedTopic:
         return len(self.assignment[0])
 
 
+class KnownCluster:
+    """Topics and live nodes as ZooKeeper has them, read once for all topics of a request.
+
+    Read for each topic, a request for 10,000 topics read 100,000,000 names. As old as the request
+    at most: Kafka's brokers are those of its beginning, too (ZkAdminManager.createTopics).
+    """
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self._names: set[str] | None = None
+        self._alike: dict[str, list[str]] = {}
+        """The names that are the same where '.' and '_' count as one."""
+        self._nodes: list[CandidateNode] | None = None
+
+    async def has_topic(self, name: str) -> bool:
+        """Whether a topic of this name exists."""
+        return name in await self._topics()
+
+    async def colliding(self, name: str) -> str | None:
+        """An existing topic whose metrics could not be told from those of this one."""
+        await self._topics()
+        return collides(name, self._alike.get(_folded(name), ()))
+
+    async def nodes(self) -> list[CandidateNode]:
+        """Every registered node that can be read."""
+        if self._nodes is None:
+            self._nodes = await live_nodes(self._zookeeper)
+        return self._nodes
+
+    def add(self, name: str) -> None:
+        """Note a topic that was created."""
+        if self._names is not None and name not in self._names:
+            self._names.add(name)
+            self._alike.setdefault(_folded(name), []).append(name)
+
+    def forget(self) -> None:
+        """Read anew for the next topic."""
+        self._names, self._alike, self._nodes = None, {}, None
+
+    async def _topics(self) -> set[str]:
+        if self._names is None:
+            found = await self._zookeeper.children(znodes.BROKER_TOPICS)
+            self._names = set()
+            for name in found:
+                self.add(name)
+        return self._names
+
+
 class TopicCreator:
     """Judges wishes and writes what they come to."""
 
@@ -85,19 +134,25 @@ class TopicCreator:
         self._factor = factor
         self._log_defaults = log_defaults
 
-    async def plan(self, wish: RequestedTopic) -> PlannedTopic:
+    def known_cluster(self) -> KnownCluster:
+        """To be shared by the topics of one request."""
+        return KnownCluster(self._zookeeper)
+
+    async def plan(self, wish: RequestedTopic, known: KnownCluster | None = None) -> PlannedTopic:
         """Work out assignment and settings; raises Refused and writes nothing.
 
+        ``known`` None: nothing was read for this topic yet. Refusals are
         INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT or INVALID_REQUEST.
         """
         problem = topic_problem(wish.name)
         if problem is not None:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        await self._refuse_existing(wish.name)
+        known = known or self.known_cluster()
+        await self._refuse_existing(wish.name, known)
         configs, config = self._judged_configs(with_needed(wish.name, wish.configs))
         refuse_loss(wish.name, configs)
-        nodes = candidates_for(wish.name, await live_nodes(self._zookeeper))
+        nodes = candidates_for(wish.name, await known.nodes())
         return PlannedTopic(
             name=wish.name,
             topic_id=new_topic_id(self._rng),
@@ -106,26 +161,19 @@ class TopicCreator:
             config=config,
         )
 
-    async def create(self, plan: PlannedTopic) -> None:
-        """Write settings and assignment, both or none.
+    async def create(self, plan: PlannedTopic, known: KnownCluster | None = None) -> None:
+        """Write settings and assignment, both or none; ``known`` then has the topic, too.
 
         Raises Refused: TOPIC_ALREADY_EXISTS, or INVALID_REQUEST for more than a znode can hold.
         """
-        record = znodes.TopicAssignment(partitions=plan.assignment, topic_id=plan.topic_id)
-        settings = znodes.TopicConfig(config=plan.configs).to_json()
-        path = znodes.topic_config_path(plan.name)
-        topic = Create(znodes.topic_path(plan.name), record.to_json())
-        is_left_over = await self._zookeeper.exists(path) is not None
-        write: Op = Set(path, settings) if is_left_over else Create(path, settings)
+        known = known or self.known_cluster()
         try:
-            await self._zookeeper.multi(topic, write)
-        except MultiFailed as failed:
-            if isinstance(failed.error, NodeExists):
-                raise _exists(plan.name) from None
-            raise failed.error from None
-        except PayloadTooLarge:
-            reason = "assignment and settings are more than a znode can hold"
-            raise Refused(ErrorCode.INVALID_REQUEST, reason) from None
+            await self._write(plan)
+        except (Refused, ZooKeeperError):
+            # Somebody else created a topic, or nobody knows whether this one was created.
+            known.forget()
+            raise
+        known.add(plan.name)
 
     async def mark_for_deletion(self, name: str) -> None:
         """Ask the controller to delete a topic; asking twice is asking once."""
@@ -146,13 +194,29 @@ class TopicCreator:
                 return
             await gone.wait()
 
-    async def _refuse_existing(self, name: str) -> None:
-        names = await self._zookeeper.children(znodes.BROKER_TOPICS)
-        if name in names:
+    async def _write(self, plan: PlannedTopic) -> None:
+        record = znodes.TopicAssignment(partitions=plan.assignment, topic_id=plan.topic_id)
+        settings = znodes.TopicConfig(config=plan.configs).to_json()
+        path = znodes.topic_config_path(plan.name)
+        topic = Create(znodes.topic_path(plan.name), record.to_json())
+        is_left_over = await self._zookeeper.exists(path) is not None
+        write: Op = Set(path, settings) if is_left_over else Create(path, settings)
+        try:
+            await self._zookeeper.multi(topic, write)
+        except MultiFailed as failed:
+            if isinstance(failed.error, NodeExists):
+                raise _exists(plan.name) from None
+            raise failed.error from None
+        except PayloadTooLarge:
+            reason = "assignment and settings are more than a znode can hold"
+            raise Refused(ErrorCode.INVALID_REQUEST, reason) from None
+
+    async def _refuse_existing(self, name: str, known: KnownCluster) -> None:
+        if await known.has_topic(name):
             raise _exists(name)
         if await self._zookeeper.exists(znodes.deletion_path(name)) is not None:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"{name} is still being deleted")
-        other = collides(name, names)
+        other = await known.colliding(name)
         if other is not None:
             raise Refused(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -193,9 +257,10 @@ class TopicCreator:
 
 async def live_nodes(zookeeper: ZooKeeper) -> list[CandidateNode]:
     """Every registered node that can be read, with rack and roles."""
+    ids = znodes.broker_ids(await zookeeper.children(znodes.BROKER_IDS))
+    records = await asyncio.gather(*(read_if_any(zookeeper, znodes.broker_path(i)) for i in ids))
     found = []
-    for node_id in znodes.broker_ids(await zookeeper.children(znodes.BROKER_IDS)):
-        record = await read_if_any(zookeeper, znodes.broker_path(node_id))
+    for node_id, record in zip(ids, records, strict=True):
         try:
             node = znodes.BrokerRegistration.from_json(record[0] if record else b"")
         except ValueError:
@@ -231,6 +296,11 @@ def _judged_by_hand(chosen: Mapping[int, Sequence[int]], nodes: Collection[int])
             )
     _judge_factor(lengths.pop(), len(nodes))
     return {index: tuple(chosen[index]) for index in sorted(chosen)}
+
+
+def _folded(name: str) -> str:
+    """The same for all names that :func:`collides` cannot tell apart."""
+    return name.replace(".", "_")
 
 
 def _misassigned(message: str) -> Refused:

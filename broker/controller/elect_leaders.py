@@ -67,7 +67,7 @@ class RequestedElections:
             return ElectionOutcome(code, "there is no such partition")
         if state is None:
             return _unavailable(is_unclean=is_unclean)
-        is_led = state.leader in self._context.live
+        is_led = self._context.is_live(state.leader)
         if is_led and (is_unclean or state.leader == replicas[0]):
             return ElectionOutcome(ErrorCode.ELECTION_NOT_NEEDED, "it has that leader already")
         return None

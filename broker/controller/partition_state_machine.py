@@ -63,13 +63,13 @@ class PartitionStateMachine:
         choices = {}
         for partition in self._movable(partitions):
             replicas = self._context.assigned(partition)
-            choice = elect_for_new_partition(replicas, self._context.online_for(partition))
+            live = self._context.online_among(replicas, partition)
+            choice = elect_for_new_partition(replicas, live)
             if choice is None:
                 log.warning("left a partition new: no replica is live partition=%s-%d", *partition)
             else:
                 choices[partition] = choice
-        led = {topic for topic, _index in self._context.leaders}
-        has_partitions = {topic: topic in led for topic, _index in choices}
+        has_partitions = {topic: self._is_led(topic) for topic in {topic for topic, _ in choices}}
         for partition, state in (await self._states.create(choices, has_partitions)).items():
             self._led(partition, state)
             batch.lead(choices[partition].isr, partition, is_new=True)
@@ -122,25 +122,18 @@ class PartitionStateMachine:
         """The strategy when the leader is gone, and all that it may still answer with, too."""
         if state.leader not in self._context.nodes and self._may_answer(state.leader):
             return None
-        return elect_for_offline_partition(
-            self._context.assigned(partition),
-            state.isr,
-            self._context.online_for(partition),
-            may_be_unclean=self._may_be_unclean(partition[0]),
-        )
+        may_be_unclean = self._may_be_unclean(partition[0])
+        return self._elect_for_offline(partition, state, may_be_unclean=may_be_unclean)
 
     def unclean(self, partition: Partition, state: Leadership) -> ElectionResult | None:
         """The strategy of an administrator who gives records up to have a leader again."""
-        replicas = self._context.assigned(partition)
-        live = self._context.online_for(partition)
-        return elect_for_offline_partition(replicas, state.isr, live, may_be_unclean=True)
+        return self._elect_for_offline(partition, state, may_be_unclean=True)
 
     def moved(self, partition: Partition, state: Leadership) -> ElectionResult | None:
         """The strategy at the end of a reassignment: only replicas that stay may lead."""
         target = self._context.target(partition)
-        return elect_for_reassigned_partition(
-            target, state.isr, self._context.online_for(partition)
-        )
+        live = self._context.online_among(target, partition)
+        return elect_for_reassigned_partition(target, state.isr, live)
 
     def unchanged(self, partition: Partition, state: Leadership) -> ElectionResult | None:
         """No election: the same leader in a new epoch, so that what was said before is stale."""
@@ -151,7 +144,8 @@ class PartitionStateMachine:
         replicas = self._context.assigned(partition)
         if state.leader == replicas[0]:
             return None
-        return elect_preferred_replica(replicas, state.isr, self._context.online_for(partition))
+        live = self._context.online_among(replicas[:1], partition)
+        return elect_preferred_replica(replicas, state.isr, live)
 
     def controlled_shutdown(self, partition: Partition, state: Leadership) -> ElectionResult | None:
         """The strategy that takes leadership from nodes about to stop."""
@@ -161,6 +155,19 @@ class PartitionStateMachine:
             self._context.nodes,
             self._context.shutting_down,
         )
+
+    def _elect_for_offline(
+        self, partition: Partition, state: Leadership, *, may_be_unclean: bool
+    ) -> ElectionResult | None:
+        replicas = self._context.assigned(partition)
+        # Not of the replicas alone: a state may name others as in sync.
+        live = self._context.online_among((*replicas, *state.isr), partition)
+        return elect_for_offline_partition(replicas, state.isr, live, may_be_unclean=may_be_unclean)
+
+    def _is_led(self, topic: str) -> bool:
+        """Some partition of the topic has a state."""
+        leaders = self._context.leaders
+        return any((topic, index) in leaders for index in self._context.assignments[topic])
 
     def _movable(self, partitions: Iterable[Partition]) -> list[Partition]:
         current = self._context.partitions

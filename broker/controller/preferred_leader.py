@@ -47,7 +47,7 @@ class PreferredLeaderElections:
                 by_preferred.setdefault(self._context.assigned(partition)[0], []).append(partition)
         for node, partitions in sorted(by_preferred.items()):
             led_by_others = [p for p in partitions if self._context.leaders[p].leader != node]
-            if node in self._context.live and len(led_by_others) > share * len(partitions):
+            if self._context.is_live(node) and len(led_by_others) > share * len(partitions):
                 await self.elect(led_by_others)
 
     async def process_admin_znode(self) -> None:

@@ -49,7 +49,10 @@ class Reassignments:
         self._context = term.context
         self._retry_deletions = retry_deletions
         self._watched: set[Partition] = set()
-        self._by_znode: set[Partition] = set()
+        self._by_znode: dict[Partition, tuple[int, ...]] = {}
+        """Moves under way that a tool asked for, and what it wants."""
+        self._fulfilled: set[Partition] = set()
+        """Moves of a tool that are through, and not struck out of its znode yet."""
 
     async def alter(
         self, wishes: Mapping[Partition, Sequence[int] | None]
@@ -59,6 +62,9 @@ class Reassignments:
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT or NO_REASSIGNMENT_IN_PROGRESS.
         """
         outcomes: dict[Partition, ReassignmentOutcome] = {}
+        if self._fulfilled:  # left there, a former wish would replace this one
+            fulfilled, self._fulfilled = self._fulfilled, set()
+            await self._strike(fulfilled)
         for partition, wish in wishes.items():
             try:
                 await self._start(partition, self._judged(partition, wish))
@@ -85,6 +91,7 @@ class Reassignments:
             log.error("removed a wish for other replicas that cannot be read: %s", error)
             await self._strike(None)
             return
+        self._fulfilled.clear()  # they are among those done
         wishes = {(topic, index): nodes for topic, index, nodes in items}
         fresh = [name for name in wishes if wishes[name] != self._context.target(name)]
         later = set(fresh[AT_ONCE:])
@@ -94,7 +101,8 @@ class Reassignments:
         for partition, refusal in outcomes.items():
             if refusal is not None:
                 log.warning("refused to move partition=%s-%d: %s", *partition, refusal)
-        self._by_znode |= (wishes.keys() & self._context.reassignments.keys()) - later
+        begun = (wishes.keys() & self._context.reassignments.keys()) - later
+        self._by_znode.update({name: wishes[name] for name in begun})
         done = wishes.keys() - self._context.reassignments.keys() - later
         if done or not wishes:
             await self._strike(done)
@@ -110,15 +118,17 @@ class Reassignments:
             return self._context.origin(partition)
         if not wish or len(set(wish)) != len(wish):
             raise _misassigned("at least one replica is needed, and none twice")
-        strangers = sorted(set(wish) - self._hosts(topic))
+        strangers = sorted(set(wish) - self._hosts(topic, wish))
         if strangers:
             raise _misassigned(f"nodes {strangers} are not live or not of the topic's role")
         return tuple(wish)
 
-    def _hosts(self, topic: str) -> set[int]:
+    def _hosts(self, topic: str, wish: Iterable[int]) -> set[int]:
+        known = self._context.nodes
         nodes = (
-            CandidateNode(node.id, roles=frozenset(node.registration.roles))
-            for node in self._context.nodes.values()
+            CandidateNode(node, roles=frozenset(known[node].registration.roles))
+            for node in wish
+            if node in known
         )
         return {node.id for node in candidates_for(topic, nodes)}
 
@@ -201,9 +211,7 @@ class Reassignments:
         await self._write(partition, target, None)
         self._publish(partition)
         log.info("moved partition=%s-%d replicas=%s", *partition, target)
-        if partition in self._by_znode:
-            self._by_znode.discard(partition)
-            await self._strike({partition})
+        await self._end_wish(partition, target)
         await self._retry_deletions({partition[0]})
 
     async def _watched_state(self, partition: Partition) -> Leadership | None:
@@ -284,6 +292,19 @@ class Reassignments:
             except BadVersion:
                 continue
         raise ZooKeeperError(f"others keep changing {znodes.topic_path(topic)}")
+
+    async def _end_wish(self, partition: Partition, target: tuple[int, ...]) -> None:
+        """Have a tool's wish struck out, together with all others that are fulfilled by then.
+
+        One that was called off, or replaced by a request, goes at once: else it would be begun
+        again.
+        """
+        wish = self._by_znode.pop(partition, None)
+        if wish == target:
+            self._fulfilled.add(partition)
+            self._term.watch("reassignments", self.process_admin_znode)()
+        elif wish is not None:
+            await self._strike({partition})
 
     async def _strike(self, partitions: Collection[Partition] | None) -> None:
         """Take partitions out of the admin znode, which goes when empty; None takes it away."""

@@ -34,7 +34,11 @@ class ResponseCallbacks:
 
 @dataclass(slots=True)
 class ControlRequestBatch:
-    """What to tell whom; fill it while handling one event, then :meth:`send`."""
+    """What to tell whom; fill it while handling one event, then :meth:`send`.
+
+    All nodes are those registered when it is sent: an event that changes them begins its batch
+    afterwards.
+    """
 
     context: ControllerContext
     orders: ControlRequestBuilder
@@ -44,6 +48,8 @@ class ControlRequestBatch:
     _leaders: dict[int, dict[Partition, bool]] = field(default_factory=dict)
     _metadata: set[Partition] = field(default_factory=set)
     _metadata_for: set[int] = field(default_factory=set)
+    _is_metadata_for_all: bool = False
+    """Noted instead of a hundred nodes for each of 100,000 partitions."""
     _whole_for: set[int] = field(default_factory=set)
     _informed: set[int] = field(default_factory=set)
     _stops: dict[int, dict[Partition, bool]] = field(default_factory=dict)
@@ -59,7 +65,10 @@ class ControlRequestBatch:
     def publish(self, partitions: Iterable[Partition], nodes: Iterable[int] | None = None) -> None:
         """Tell ``nodes`` (all when None) of the partitions' leaders and of all live nodes."""
         self._metadata.update(partitions)
-        self._metadata_for |= set(self.context.nodes if nodes is None else nodes)
+        if nodes is None:
+            self._is_metadata_for_all = True
+        else:
+            self._metadata_for.update(nodes)
 
     def publish_all(self, nodes: Iterable[int] | None = None) -> None:
         """Tell ``nodes`` of every partition, and that there is no other topic.
@@ -92,13 +101,15 @@ class ControlRequestBatch:
         """Queue everything, in order, and be empty again."""
         for node, told in self._leaders.items():
             self._send_leaders(node, told)
+        if self._is_metadata_for_all:
+            self._metadata_for.update(self.context.nodes)
         if self._metadata_for:
             self._send_metadata()
         for node, stops in self._stops.items():
             self._send_stops(node, stops)
         self._leaders, self._stops = {}, {}
         self._metadata, self._metadata_for, self._whole_for = set(), set(), set()
-        self._informed = set()
+        self._informed, self._is_metadata_for_all = set(), False
 
     def _send_leaders(self, node: int, told: dict[Partition, bool]) -> None:
         known = {

@@ -88,6 +88,7 @@ class Takeover:
         await self._components.reassignments.resume()
         await self._components.reassignments.process_admin_znode()
         await self._components.deletion.changed()
+        await self._components.deletion.resume()
         await self._components.preferred_leaders.process_admin_znode()
 
     def _led_by_the_gone(self) -> dict[int, set[Partition]]:

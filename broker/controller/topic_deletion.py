@@ -6,7 +6,9 @@ Source: docs/spec/cluster.md §2.11.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from barnabas.client.zookeeper.interface import Delete, NoNode, Op, ZooKeeper
 from barnabas.protocol.zookeeper import znodes
@@ -18,6 +20,9 @@ from .term import ControllerTerm
 
 log = logging.getLogger(__name__)
 
+AT_ONCE: Final = 200
+"""How many partitions are begun or removed before the controller looks at what else happened."""
+
 
 class TopicDeletion:
     """Carries deletions through; a topic whose replicas cannot all be reached waits for them."""
@@ -25,6 +30,8 @@ class TopicDeletion:
     def __init__(self, term: ControllerTerm) -> None:
         self._term = term
         self._context = term.context
+        self._due: OrderedDict[str, None] = OrderedDict()
+        """Topics to look at, this turn or later."""
 
     async def read_markers(self) -> set[str]:
         """The topics whose deletion was asked for, watching for more."""
@@ -43,22 +50,47 @@ class TopicDeletion:
         if new:
             log.info("began to delete topics=%s", sorted(new))
             self._context.deleting |= new
-        await self.resume()
+        await self.resume(new)
 
-    async def resume(self) -> None:
-        """Take every deletion as far as it can go now."""
-        for topic in sorted(self._context.deleting):
+    async def resume(self, topics: Collection[str] | None = None) -> None:
+        """Take the deletion of ``topics``, of all when None, as far as it can go now.
+
+        Of many topics the first few are taken up in this turn, the others in turns of their own:
+        a node that fails meanwhile need not wait until all are gone.
+        """
+        deleting = self._context.deleting
+        due = deleting if topics is None else deleting & set(topics)
+        self._due.update(dict.fromkeys(sorted(due)))
+        await self._take_turn()
+
+    async def _take_turn(self) -> None:
+        """Look at topics that are due until there is enough to do, and do it for all of them."""
+        ready: list[str] = []
+        deleted: list[str] = []
+        partitions = 0
+        while self._due and partitions < AT_ONCE:
+            topic, _ = self._due.popitem(last=False)
+            if topic not in self._context.deleting:
+                continue
             replicas = self._replicas(topic)
             states = {self._context.replicas.get(replica) for replica in replicas}
             if states <= {ReplicaStatus.DELETION_SUCCESSFUL}:
-                await self._complete(topic)
+                deleted.append(topic)
             elif topic in self._context.waiting or ReplicaStatus.DELETION_STARTED in states:
                 continue
             elif all(self._is_reachable(replica) for replica in replicas):
-                await self._begin(topic)
+                ready.append(topic)
             else:
                 log.info("put off deleting a topic: a replica is offline topic=%s", topic)
                 self._context.waiting.add(topic)
+                continue
+            partitions += len(self._context.partitions_of(topic))
+        if self._due:
+            self._term.watch("deletions under way", self._take_turn)()
+        if ready:
+            await self._begin(ready)
+        for topic in deleted:
+            await self._complete(topic)
 
     async def recheck(self) -> None:
         """Take up what waits: its replicas may be reachable by now."""
@@ -69,15 +101,16 @@ class TopicDeletion:
 
     async def retry(self, topics: Collection[str]) -> None:
         """A node that hosts the topics is back: what waited for it goes on."""
-        for topic in self._context.deleting & set(topics):
-            self._context.waiting.discard(topic)
-            unfinished = [
-                replica
-                for replica in self._replicas(topic)
-                if self._context.replicas.get(replica) is ReplicaStatus.DELETION_STARTED
-            ]
-            self.fail(unfinished, is_final=False)
-        await self.resume()
+        deleting = sorted(self._context.deleting & set(topics))
+        self._context.waiting.difference_update(deleting)
+        unfinished = [
+            replica
+            for topic in deleting
+            for replica in self._replicas(topic)
+            if self._context.replicas.get(replica) is ReplicaStatus.DELETION_STARTED
+        ]
+        self.fail(unfinished, is_final=False)
+        await self.resume(deleting)
 
     def fail(self, replicas: Iterable[Replica], *, is_final: bool = True) -> None:
         """Replicas that could not be deleted: their topics wait if ``is_final``."""
@@ -96,6 +129,7 @@ class TopicDeletion:
     async def answered(self, gone: list[Replica], failed: list[Replica]) -> None:
         """A node did, or did not, delete the replicas it was told to."""
         batch = self._term.batch()
+        topics = {replica[0] for replica in (*gone, *failed)}
         self._context.undeleted_replicas -= set(gone)
         failed = [replica for replica in failed if replica[0] in self._context.deleting]
         started = ReplicaStatus.DELETION_STARTED
@@ -105,14 +139,17 @@ class TopicDeletion:
         if failed:
             log.warning("could not delete replicas=%s", failed)
             self.fail(failed)
-        await self.resume()
+        await self.resume(topics)
 
-    async def _begin(self, topic: str) -> None:
-        """Nobody is to find the topic any more; then its replicas stop, then they are deleted."""
-        partitions = self._context.partitions_of(topic)
+    async def _begin(self, topics: Sequence[str]) -> None:
+        """Nobody is to find the topics any more; then the replicas stop, then they are deleted.
+
+        Each step is one order to a node, however many topics it is about.
+        """
+        partitions = [p for topic in topics for p in self._context.partitions_of(topic)]
         replicas = [
             replica
-            for replica in self._replicas(topic)
+            for replica in self._context.replicas_of(partitions)
             if self._context.replicas.get(replica) is not ReplicaStatus.DELETION_SUCCESSFUL
         ]
         for partition in partitions:

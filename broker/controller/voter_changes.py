@@ -90,7 +90,7 @@ class VoterChanges:
         return VoterSet(heard, self._session_s) if heard else None
 
     def _is_heard(self, node: LiveNode) -> bool:
-        if self._failure_detector is None or node.id not in self._context.live:
+        if self._failure_detector is None or not self._context.is_live(node.id):
             return False
         since = self._failure_detector.clock() - self._failure_detector.times.timeout
         return self._failure_detector.controller_authority.was_acknowledged_by(node.id, since)

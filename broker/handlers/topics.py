@@ -13,6 +13,7 @@ from typing import Final
 
 from barnabas.broker.controller.create_topics import (
     PARTITIONS_MAX,
+    KnownCluster,
     PlannedTopic,
     RequestedTopic,
     TopicCreator,
@@ -82,7 +83,7 @@ class TopicsHandler:
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1000
         quota = mutation_quota(self._mutations, call, strict_since=STRICT_CREATION_SINCE)
         counts, turn = await counted(topic.name for topic in request.topics), Turn()
-        results = {}
+        results, known = {}, self._writer.known_cluster()
         made: dict[str, PlannedTopic] = {}
         for topic in request.topics:
             await turn.step()
@@ -91,7 +92,7 @@ class TopicsHandler:
             try:
                 if counts[topic.name] > 1:
                     raise Refused(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice")
-                plan = await self._create_one(topic, quota, is_dry=request.validate_only)
+                plan = await self._create_one(topic, known, quota, is_dry=request.validate_only)
             except Refused as refusal:
                 results[topic.name] = _refused(topic.name, refusal)
                 continue
@@ -136,7 +137,12 @@ class TopicsHandler:
         return answer
 
     async def _create_one(
-        self, topic: create_topics.Topic, quota: MutationQuota, *, is_dry: bool
+        self,
+        topic: create_topics.Topic,
+        known: KnownCluster,
+        quota: MutationQuota,
+        *,
+        is_dry: bool,
     ) -> PlannedTopic:
         if not self._is_controller():
             raise elsewhere()
@@ -154,10 +160,10 @@ class TopicsHandler:
             configs={item.name: item.value for item in topic.configs},
         )
         try:
-            plan = await self._writer.plan(wish)
+            plan = await self._writer.plan(wish, known)
             if not is_dry:
                 quota.record(len(plan.assignment))
-                await self._writer.create(plan)
+                await self._writer.create(plan, known)
         except ZooKeeperError as error:
             raise unreachable(error) from error
         return plan

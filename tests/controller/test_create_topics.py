@@ -6,15 +6,20 @@ import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreation
-from barnabas.broker.controller.create_topics import RequestedTopic
+from barnabas.broker.controller.create_topics import KnownCluster, RequestedTopic
+from barnabas.client.zookeeper.interface import Watch
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.ports import OFFSETS_TOPIC, STATE_TOPICS, TRANSACTION_TOPIC
 from barnabas.coordinator.transactions.config import TransactionConfig
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.names import collides
 from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 
 async def refusal(cluster: SmallCluster, **wish: Any) -> Refused:
@@ -140,6 +145,58 @@ async def test_the_offsets_topic_is_created_on_demand_on_coordinators(
         "compression.type": "producer",
         "segment.bytes": "104857600",
     }
+
+
+async def test_topics_created_on_demand_read_the_names_once_for_all_that_wait(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.start(1)
+    creation = AutoTopicCreation(cluster.writer(), CoordinatorConfig(), TransactionConfig())
+    read: list[str] = []
+    children = cluster.observer.children
+
+    async def noted(path: str, watch: Watch | None = None) -> list[str]:
+        read.append(path)
+        return await children(path, watch)
+
+    monkeypatch.setattr(cluster.observer, "children", noted)
+    for number in range(20):
+        assert creation.ask(f"topic-{number}")
+    running = asyncio.create_task(creation.run())
+    await cluster.led("topic-19", 0, 1)
+    assert read == [znodes.BROKER_TOPICS, znodes.BROKER_IDS]
+    # Who asks later may hope for topics and nodes that have come since.
+    await cluster.create("a.b", {0: (1,)})
+    assert creation.ask("a_b")
+    assert creation.ask("later")
+    await cluster.led("later", 0, 1)
+    running.cancel()
+    assert await cluster.observer.exists(znodes.topic_path("a_b")) is None
+
+
+@given(
+    existing=st.lists(st.text("ab._", min_size=1, max_size=4), unique=True),
+    created=st.lists(st.text("ab._", min_size=1, max_size=4)),
+    wanted=st.text("ab._", min_size=1, max_size=4),
+)
+async def test_names_read_once_collide_as_if_all_were_compared(
+    existing: list[str], created: list[str], wanted: str
+) -> None:
+    ensemble = SimEnsemble(asyncio.get_running_loop())
+    zookeeper = ensemble.connect()
+    await zookeeper.create(znodes.BROKER_TOPICS, parents=True)
+    for name in existing:
+        await zookeeper.create(znodes.topic_path(f"t{name}"))
+    known = KnownCluster(zookeeper)
+    assert await known.has_topic("t") is False
+    names = {f"t{name}" for name in (*existing, *created)}
+    for name in created:
+        known.add(f"t{name}")
+    assert await known.has_topic(f"t{wanted}") is (f"t{wanted}" in names)
+    found = await known.colliding(f"t{wanted}")
+    expected = collides(f"t{wanted}", names)
+    assert (found is None) is (expected is None)
+    assert found is None or collides(f"t{wanted}", [found]) == found
 
 
 async def test_the_transaction_log_is_created_on_demand_with_five_settings_on_coordinators(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.controller.components import ControllerComponents
+from barnabas.client.zookeeper.interface import Delete, Op, Set
 from barnabas.coordinator.ports import STATE_TOPICS
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.zookeeper import znodes
@@ -251,3 +252,77 @@ async def test_many_moves_of_a_tool_leave_time_for_other_things(four: SmallClust
         await four.set_in_sync("many", index, (1, 2, 3))
     await four.gone(znodes.REASSIGN_PARTITIONS)
     assert (await four.assignment("many")).partitions[89] == (2, 3)
+
+
+async def test_wishes_that_are_fulfilled_together_are_struck_out_together(
+    four: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each write of the znode has all that is left of it read again."""
+    await four.create("many", dict.fromkeys(range(10), (1, 2)))
+    await four.led("many", 9, 1)
+    zookeeper = (await four.elected()).zookeeper
+    written: list[type[Op]] = []
+    multi = zookeeper.multi
+
+    async def noted(*operations: Op) -> list[Any]:
+        written.extend(
+            type(operation)
+            for operation in operations
+            if operation.path == znodes.REASSIGN_PARTITIONS
+        )
+        return await multi(*operations)
+
+    monkeypatch.setattr(zookeeper, "multi", noted)
+    wish = znodes.ReassignPartitions(
+        partitions=tuple(znodes.Reassignment("many", index, (2, 3)) for index in range(10))
+    )
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wish.to_json())
+    await four.until(
+        lambda: (
+            len([key for key in four.nodes[3].hosted if key[0] == "many"]) == 10
+            and four.knows_leader("many", 9, 1)
+        )
+    )
+    caught_up = [
+        Set(
+            znodes.partition_state_path("many", index),
+            dataclasses.replace(await four.state("many", index), isr=(1, 2, 3)).to_json(),
+        )
+        for index in range(10)
+    ]
+    await four.observer.multi(*caught_up)
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+    assert set((await four.assignment("many")).partitions.values()) == {(2, 3)}
+    assert written == [Delete]
+
+
+async def test_a_move_of_a_tool_that_a_request_calls_off_is_not_begun_again(
+    four: SmallCluster,
+) -> None:
+    wish = znodes.ReassignPartitions(partitions=(znodes.Reassignment("t", 0, (2, 3)),))
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wish.to_json())
+    await moved(four, (2, 3, 1))
+    assert await alter(four, {("t", 0): None}) == {("t", 0): None}
+    assert await four.observer.exists(znodes.REASSIGN_PARTITIONS) is None
+    await settled(four, (2, 1))
+
+
+async def test_a_request_wins_against_the_wish_of_a_tool_that_was_fulfilled_just_before(
+    four: SmallCluster,
+) -> None:
+    wish = znodes.ReassignPartitions(partitions=(znodes.Reassignment("t", 0, (2, 3)),))
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wish.to_json())
+    await moved(four, (2, 3, 1))
+    controller = (await four.elected()).controller
+
+    async def work(components: ControllerComponents) -> None:
+        await four.set_in_sync("t", 0, (1, 2, 3))
+        await components.reassignments.resume([("t", 0)])
+        assert not components.context.reassignments
+        await components.reassignments.alter({("t", 0): (3, 4)})
+
+    await controller.ask("fulfil, then move on", work)
+    assert await four.observer.exists(znodes.REASSIGN_PARTITIONS) is None
+    await moved(four, (3, 4, 2))
+    await four.set_in_sync("t", 0, (2, 3, 4))
+    await settled(four, (3, 4))

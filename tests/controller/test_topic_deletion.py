@@ -6,7 +6,15 @@ Source: docs/spec/cluster.md §2.16 check C8.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
+import pytest
+
+from barnabas.broker.controller import topic_deletion
+from barnabas.broker.controller.context import Replica
+from barnabas.broker.controller.leader_election import DELETED
+from barnabas.broker.controller.topic_deletion import TopicDeletion
+from barnabas.client.zookeeper.interface import Create
 from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
 
@@ -175,3 +183,115 @@ async def test_a_marker_is_no_deletion_for_a_new_controller_that_may_not_delete(
     await cluster.start(1)
     await gone(cluster, znodes.deletion_path("t"))
     await cluster.led("t", 0, 1)
+
+
+MANY = [f"topic-{number:02}" for number in range(30)]
+
+
+async def created(cluster: SmallCluster, names: list[str], replicas: tuple[int, ...]) -> None:
+    for name in names:
+        await cluster.create(name, {0: replicas})
+    for name in names:
+        await cluster.led(name, 0, replicas[0])
+
+
+async def delete_together(cluster: SmallCluster, names: list[str]) -> None:
+    await cluster.observer.multi(*(Create(znodes.deletion_path(name)) for name in names))
+
+
+def deleting_orders(cluster: SmallCluster, node: int, since: int) -> list[tuple[str, int]]:
+    """The orders of a deletion as one node got them, and of how many topics each was."""
+    found = []
+    for order in cluster.orders[since:]:
+        if order.node != node:
+            continue
+        topics = [
+            topic.topic_name
+            for topic in order.request.topic_states
+            for state in topic.partition_states
+            if order.kind == "StopReplica" or state.leader == DELETED
+        ]
+        if topics:
+            found.append((order.kind, len(topics)))
+    return found
+
+
+async def test_many_topics_deleted_together_are_three_orders_to_a_node(
+    cluster: SmallCluster,
+) -> None:
+    """First nobody is to find them any more, then replicas stop, then they are deleted."""
+    for node_id in (1, 2):
+        await cluster.start(node_id)
+    await created(cluster, MANY, (1, 2))
+    since = len(cluster.orders)
+    await delete_together(cluster, MANY)
+    for name in MANY:
+        await gone(cluster, znodes.deletion_path(name))
+    assert await cluster.observer.children(znodes.BROKER_TOPICS) == []
+    for node in cluster.nodes.values():
+        assert node.hosted == {}
+        assert deleting_orders(cluster, node.id, since) == [
+            ("UpdateMetadata", len(MANY)),
+            ("StopReplica", len(MANY)),
+            ("StopReplica", len(MANY)),
+        ]
+
+
+async def test_of_very_many_topics_a_few_are_begun_at_a_time(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else happens meanwhile need not wait until all are begun, or gone."""
+    monkeypatch.setattr(topic_deletion, "AT_ONCE", 10)
+    await cluster.start(1)
+    await created(cluster, MANY, (1,))
+    since = len(cluster.orders)
+    await delete_together(cluster, MANY)
+    for name in MANY:
+        await gone(cluster, znodes.deletion_path(name))
+    told = [count for _kind, count in deleting_orders(cluster, 1, since)]
+    assert told == [10] * 9
+    assert cluster.nodes[1].hosted == {}
+
+
+async def test_a_new_controller_begins_all_deletions_it_finds_however_many(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_deletion, "AT_ONCE", 4)
+    for node_id in (1, 2):
+        await cluster.start(node_id)
+    first = await cluster.elected()
+    other = 3 - first.id
+    await created(cluster, MANY, (other,))
+    await cluster.kill(first.id)
+    await delete_together(cluster, MANY)
+    await cluster.notice(first)
+    for name in MANY:
+        await gone(cluster, znodes.deletion_path(name))
+    assert cluster.nodes[other].hosted == {}
+
+
+async def test_a_deletion_does_not_look_at_the_others_that_wait(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for node_id in (1, 2):
+        await cluster.start(node_id)
+    await cluster.start(3, ("broker",))
+    await created(cluster, MANY, (3,))
+    await created(cluster, ["t"], (1, 2))
+    await cluster.bury(3)
+    await cluster.led(MANY[-1], 0, -1)
+    await delete_together(cluster, MANY)
+    ruling = (await cluster.elected()).controller.context
+    assert ruling is not None
+    await cluster.until(lambda: ruling.waiting == set(MANY))
+    looked: Counter[str] = Counter()
+    replicas_of = TopicDeletion._replicas
+
+    def noted(deletion: TopicDeletion, topic: str) -> list[Replica]:
+        looked[topic] += 1
+        return replicas_of(deletion, topic)
+
+    monkeypatch.setattr(TopicDeletion, "_replicas", noted)
+    await delete_together(cluster, ["t"])
+    await gone(cluster, znodes.deletion_path("t"))
+    assert looked.keys() == {"t"}
