@@ -17,7 +17,7 @@ from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.handlers.topics import TopicsHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.storage.cooperative import at_once
-from barnabas.client.zookeeper.interface import Op, Stat, Watch
+from barnabas.client.zookeeper.interface import ConnectionLost, Op, Stat, Watch
 from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
@@ -537,6 +537,45 @@ async def test_a_name_is_free_again_when_its_deletion_is_answered(cluster: Small
         )
         gone = await handler.delete(call(deletion, 6))
         assert (gone.responses[0].error_code, gone.responses[0].name) == (ErrorCode.NONE, "a")
+
+
+async def test_topics_deleted_by_one_request_are_marked_together_each_with_its_own_code(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Marked one after the other, the controller would find, and begin, a few at a time."""
+    node = await cluster.start(1)
+    await cluster.elected()
+    handler = topics_handler(cluster, node)
+    names = [f"topic-{number}" for number in range(30)]
+    creation = create_topics.CreateTopicsRequest(topics=list(map(wanted, names)), timeout_ms=5000)
+    await handler.create(call(creation, 7))
+    under_way, most = 0, 0
+    create = cluster.observer.create
+
+    async def noted(path: str, data: bytes = b"", **how: bool) -> str:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            if path == znodes.deletion_path("topic-7"):
+                raise ConnectionLost("nobody answers")
+            return await create(path, data, **how)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(cluster.observer, "create", noted)
+    asked = [*names, "nobody", "topic-3"]
+    deletion = delete_topics.DeleteTopicsRequest(topic_names=asked, timeout_ms=5000)
+    answer = await handler.delete(call(deletion, 5))
+    codes = dict.fromkeys(asked, ErrorCode.NONE) | {
+        "topic-7": ErrorCode.REQUEST_TIMED_OUT,
+        "nobody": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert [(each.name, each.error_code) for each in answer.responses] == [
+        (name, codes[name]) for name in asked
+    ]
+    assert most == len(names)  # topic-3 twice, topic-7 never
+    assert await cluster.observer.children(znodes.BROKER_TOPICS) == ["topic-7"]
 
 
 async def test_a_topic_that_only_others_heard_of_yet_is_deleted(cluster: SmallCluster) -> None:
