@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from barnabas.broker.controller.create_topics import (
@@ -44,6 +44,8 @@ OTHERS_S: Final = 2.0
 """How long the other nodes are given to hear of a new topic before the answer goes out."""
 NAME_FREE_S_MAX: Final = 5.0
 """How long a deletion that nobody can see any more is waited for, so that its name is free."""
+MARKED_AT_ONCE: Final = 200
+"""How many topics are marked for deletion together: the controller finds them together, too."""
 
 
 class TopicsHandler:
@@ -115,7 +117,7 @@ class TopicsHandler:
         quota = mutation_quota(self._mutations, call, strict_since=STRICT_DELETION_SINCE)
         asked = request.topics or await map_in_turns(_by_name, request.topic_names)
         results, turn = [], Turn()
-        marked: dict[str, delete_topics.TopicResult] = {}
+        deletable: list[delete_topics.TopicResult] = []
         for topic in asked:
             await turn.step()
             result = delete_topics.TopicResult(name=topic.name, topic_id=topic.topic_id)
@@ -124,11 +126,12 @@ class TopicsHandler:
                 name = self._named(topic)
                 result.name = name
                 result.topic_id = self._cache.snapshot.topic_ids.get(name, bytes(16))
-                await self._mark(name, call, quota)
+                await self._refuse_deletion(name, call, quota)
             except Refused as refusal:
                 result.error_code, result.error_message = refusal.code, refusal.message
                 continue
-            marked[name] = result
+            deletable.append(result)
+        marked = await self._mark(deletable)
         for name in await self._remaining(marked, deadline):
             delay = late(request.timeout_ms)
             marked[name].error_code, marked[name].error_message = delay.code, delay.message
@@ -199,7 +202,8 @@ class TopicsHandler:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         return name
 
-    async def _mark(self, name: str, call: Call, quota: MutationQuota) -> None:
+    async def _refuse_deletion(self, name: str, call: Call, quota: MutationQuota) -> None:
+        """Raise Refused where a topic may not be deleted now; else it counts for the quota."""
         if not self._is_controller():
             raise elsewhere()
         if is_internal(name) and call.client_id != FORCE_INTERNAL_CLIENT:
@@ -220,10 +224,37 @@ class TopicsHandler:
             # A topic of this moment may be known to others, and not yet to this node.
             if not partitions and not await self._writer.exists(name):
                 raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-            quota.record(len(partitions) or 1)
-            await self._writer.mark_for_deletion(name)
         except ZooKeeperError as error:
             raise unreachable(error) from error
+        quota.record(len(partitions) or 1)
+
+    async def _mark(
+        self, deletable: Sequence[delete_topics.TopicResult]
+    ) -> dict[str, delete_topics.TopicResult]:
+        """Mark the topics of the results for deletion; returns those that could be, by name."""
+        marked = {}
+        for start in range(0, len(deletable), MARKED_AT_ONCE):
+            chunk = deletable[start : start + MARKED_AT_ONCE]
+            for result, refusal in zip(
+                chunk, await asyncio.gather(*map(self._mark_one, chunk)), strict=True
+            ):
+                if refusal is None:
+                    assert result.name is not None, "it was found by its name"
+                    marked[result.name] = result
+                else:
+                    result.error_code, result.error_message = refusal.code, refusal.message
+        return marked
+
+    async def _mark_one(self, result: delete_topics.TopicResult) -> Refused | None:
+        """Why the topic could not be marked; None when it is."""
+        assert result.name is not None, "it was found by its name"
+        if not self._is_controller():
+            return elsewhere()
+        try:
+            await self._writer.mark_for_deletion(result.name)
+        except ZooKeeperError as error:
+            return unreachable(error)
+        return None
 
     async def _remaining(self, marked: Iterable[str], deadline: float) -> list[str]:
         """The topics that this node did not see vanish in time; the others' names are free."""

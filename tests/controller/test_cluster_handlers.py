@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,6 @@ from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.handlers.topics import TopicsHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.storage.cooperative import at_once
-from barnabas.client.zookeeper.interface import Op, Stat, Watch
 from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
@@ -32,7 +30,6 @@ from barnabas.protocol.messages import (
     update_metadata,
 )
 from barnabas.protocol.names import INTERNAL_TOPICS
-from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster, SmallNode
 from tests.handlers.peer import SomePeer, call
 from tests.sim.simulated_loop import SimulatedLoop
@@ -438,75 +435,6 @@ async def test_a_wish_to_validate_writes_nothing(cluster: SmallCluster) -> None:
     answer = await topics_handler(cluster, node).create(call(request, 5))
     assert answer.topics[0].error_code == ErrorCode.NONE
     assert await cluster.observer.children("/brokers/topics") == []
-
-
-async def test_many_topics_of_one_request_read_names_and_nodes_once(
-    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nodes = [await cluster.start(number) for number in (1, 2)]
-    await cluster.elected()
-    read: Counter[str] = Counter()
-    children, get = cluster.observer.children, cluster.observer.get
-
-    async def noted_children(path: str, watch: Watch | None = None) -> list[str]:
-        read[path] += 1
-        return await children(path, watch)
-
-    async def noted_get(path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        read[path] += 1
-        return await get(path, watch)
-
-    monkeypatch.setattr(cluster.observer, "children", noted_children)
-    monkeypatch.setattr(cluster.observer, "get", noted_get)
-    names = [f"topic-{number}" for number in range(30)]
-    request = create_topics.CreateTopicsRequest(topics=list(map(wanted, names)), timeout_ms=5000)
-    controller = next(node for node in nodes if node.controller.is_active)
-    answer = await topics_handler(cluster, controller).create(call(request, 7))
-    assert [topic.error_code for topic in answer.topics] == [ErrorCode.NONE] * len(names)
-    paths = (znodes.BROKER_TOPICS, znodes.BROKER_IDS, *map(znodes.broker_path, (1, 2)))
-    assert read == dict.fromkeys(paths, 1)
-
-
-@pytest.mark.parametrize(
-    ("validate_only", "code"),
-    [(False, ErrorCode.INVALID_TOPIC_EXCEPTION), (True, ErrorCode.NONE)],
-)
-async def test_a_topic_created_by_the_same_request_takes_its_like_names(
-    cluster: SmallCluster, validate_only: bool, code: ErrorCode
-) -> None:
-    node = await cluster.start(1)
-    await cluster.elected()
-    request = create_topics.CreateTopicsRequest(
-        topics=[wanted("a.b"), wanted("c"), wanted("a_b")],
-        timeout_ms=5000,
-        validate_only=validate_only,
-    )
-    answer = await topics_handler(cluster, node).create(call(request, 7))
-    assert [topic.error_code for topic in answer.topics] == [ErrorCode.NONE, ErrorCode.NONE, code]
-
-
-async def test_a_topic_that_another_node_creates_meanwhile_is_refused_and_so_are_its_like_names(
-    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = await cluster.start(1)
-    await cluster.elected()
-    multi = cluster.observer.multi
-
-    async def overtaken(*operations: Op) -> list[Any]:
-        monkeypatch.setattr(cluster.observer, "multi", multi)
-        await cluster.create_by_wish(name="a.b")
-        return await multi(*operations)
-
-    monkeypatch.setattr(cluster.observer, "multi", overtaken)
-    request = create_topics.CreateTopicsRequest(
-        topics=[wanted("a.b"), wanted("a_b"), wanted("c")], timeout_ms=5000
-    )
-    answer = await topics_handler(cluster, node).create(call(request, 7))
-    assert [topic.error_code for topic in answer.topics] == [
-        ErrorCode.TOPIC_ALREADY_EXISTS,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.NONE,
-    ]
 
 
 async def test_another_node_than_the_controller_creates_and_deletes_nothing(
