@@ -175,7 +175,8 @@ class _Heterogeneous:
         turn = Turn()
         for topic_index in order:
             free = [number for number in self._numbering.numbers(topic_index) if self._free[number]]
-            for member, number in zip(self._least_loaded(topic_index), free, strict=False):
+            takers = self._least_loaded(topic_index) if free else ()
+            for member, number in zip(takers, free, strict=False):
                 self._give(member, topic_index, number)
                 if turn.is_over():
                     yield
@@ -235,7 +236,13 @@ class _Heterogeneous:
         no longer the member's are left over from before.
         """
         loads, shares = self._loads, self._shares
-        most = [(-loads[one], -one) for one in subscribers if shares[one].get(topic_index)]
+        givers = [one for one in subscribers if shares[one].get(topic_index)]
+        if (
+            not givers
+            or max(loads[one] for one in givers) - min(loads[one] for one in subscribers) <= 1
+        ):
+            return  # as most topics are, in most rounds: no heaps for them
+        most = [(-loads[one], -one) for one in givers]
         least = [(loads[one], one) for one in subscribers]
         heapify(most)
         heapify(least)

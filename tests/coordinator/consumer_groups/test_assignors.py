@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from heapq import heapify
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.coordinator.consumer_groups import uniform_assignor
 from barnabas.coordinator.consumer_groups.assignor import (
     GroupSubscription,
     MemberSubscription,
@@ -245,6 +247,29 @@ def test_a_large_group_is_dealt_with_in_many_turns(
     steps = assignor.assign(GroupSubscription(members, topics, is_homogeneous))
     turns = sum(1 for _ in steps)
     assert turns >= 2
+
+
+def test_topics_that_are_even_are_not_evened_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    heaps: list[int] = []
+
+    def counted(heap: list[Any]) -> None:
+        heaps.append(len(heap))
+        heapify(heap)
+
+    monkeypatch.setattr(uniform_assignor, "heapify", counted)
+    counts, subscriptions = {"t": 4, "u": 4, "v": 4}, {"a": "tuv", "b": "tuv", "c": "uv"}
+    even = assigned(UniformAssignor(), counts, subscriptions)
+    heaps.clear()
+    assert assigned(UniformAssignor(), counts, subscriptions, even) == even
+    assert not heaps
+    uneven = {"a": {"t": span(0, 3), "u": [0, 1]}, "b": {"u": [2, 3]}, "c": {"v": span(0, 3)}}
+    after = assigned(UniformAssignor(), counts, subscriptions, uneven)
+    assert {name: sum(map(len, share.values())) for name, share in after.items()} == {
+        "a": 4,
+        "b": 4,
+        "c": 4,
+    }
+    assert len(heaps) == 2  # those of one topic
 
 
 def test_as_many_members_again_are_given_their_share_in_few_turns() -> None:
