@@ -80,7 +80,7 @@ class Topology:
         return self._epochs.get(topic_partition, -1)
 
     def available_partitions(self, topic: str) -> list[int]:
-        """The partitions of ``topic`` that have a leader, in order."""
+        """The partitions of ``topic`` that have a leader, in order; looks at each of them."""
         count = self.counts.get(topic, 0)
         return [number for number in range(count) if (topic, number) in self.leaders]
 
