@@ -39,6 +39,8 @@ class Topology:
         self.nodes: dict[int, Node] = {}
         self.controller: int | None = None
         self.leaders: dict[TopicPartition, int] = {}
+        self.leaders_version = 0
+        """Another whenever ``leaders`` changed: what was computed of them is out of date."""
         self.counts: dict[str, int] = {}
         """How many partitions a topic has, leaderless ones included."""
         self.topic_names: dict[bytes, str] = {}
@@ -80,14 +82,15 @@ class Topology:
         return self._epochs.get(topic_partition, -1)
 
     def available_partitions(self, topic: str) -> list[int]:
-        """The partitions of ``topic`` that have a leader, in order."""
+        """The partitions of ``topic`` that have a leader, in order; looks at each of them."""
         count = self.counts.get(topic, 0)
         return [number for number in range(count) if (topic, number) in self.leaders]
 
     def forget_leaders(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Drop who leads these: whatever is told next is believed, a topic made anew included."""
         for topic_partition in topic_partitions:
-            self.leaders.pop(topic_partition, None)
+            if self.leaders.pop(topic_partition, None) is not None:
+                self.leaders_version += 1
 
     def _learn_id(self, topic: str, topic_id: bytes) -> None:
         known = self._ids.get(topic)
@@ -110,5 +113,8 @@ class Topology:
             # believe it would send us back and forth between the two (KIP-320).
             known = epochs.get(topic_partition, -1) if topic_partition in leaders else -1
             if not 0 <= partition.leader_epoch < known:
-                leaders[topic_partition] = partition.leader_id
+                # Not by what is told anew every few minutes and is as before.
+                if leaders.get(topic_partition) != partition.leader_id:
+                    leaders[topic_partition] = partition.leader_id
+                    self.leaders_version += 1
                 epochs[topic_partition] = partition.leader_epoch

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from barnabas.client.zookeeper.interface import ZooKeeperError
@@ -73,8 +74,13 @@ async def view_group(
     topics: list[str] = []
     if any(registration.pattern != STATIC for registration in registrations.values()):
         topics = await reads.children(znodes.BROKER_TOPICS)
+
+    @cache  # the members of a group mostly have the same filter
+    def select(wanted: TopicFilter) -> list[str]:
+        return wanted.select(topics, exclude_internal=exclude_internal)
+
     members = {
-        consumer: topic_counts(registration, topics, exclude_internal=exclude_internal)
+        consumer: topic_counts(registration, select)
         for consumer, registration in registrations.items()
     }
     consumed = {topic for counts in members.values() for topic in counts}
@@ -86,17 +92,16 @@ async def view_group(
 
 
 def topic_counts(
-    registration: ConsumerRegistration, topics: Iterable[str], *, exclude_internal: bool
+    registration: ConsumerRegistration, select: Callable[[TopicFilter], Iterable[str]]
 ) -> dict[str, int]:
-    """The threads of one consumer for each topic; ``topics`` are those there are.
+    """The threads of one consumer for each topic; ``select`` finds the topics of a filter.
 
     Raises ValueError for a filter that is none.
     """
     if registration.pattern == STATIC:
         return dict(registration.subscription)
     [(regex, count)] = registration.subscription.items()
-    wanted = TopicFilter(regex, registration.pattern)
-    return dict.fromkeys(wanted.select(topics, exclude_internal=exclude_internal), count)
+    return dict.fromkeys(select(TopicFilter(regex, registration.pattern)), count)
 
 
 async def partitions_of(reads: WatchedReads, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:

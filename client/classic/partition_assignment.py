@@ -6,8 +6,8 @@ may enter here that two members could see differently: no broker, no leader, no 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
-from itertools import cycle
 from typing import Final
 
 from barnabas.client.topology import TopicPartition
@@ -27,10 +27,15 @@ def assign_ranges(partitions: Partitions, threads: Threads) -> Owners:
     Threads sort as text, ``c-10`` before ``c-2``, as Kafka's did; partitions sort as numbers.
     """
     owners: Owners = {}
+    sorted_threads: dict[tuple[str, ...], list[str]] = {}
     for topic, numbers in partitions.items():
-        ordered = sorted(threads.get(topic, ()))
-        if ordered:
-            owners |= _ranges(topic, sorted(numbers), ordered)
+        consuming = tuple(threads.get(topic, ()))
+        if not consuming:
+            continue
+        # Many topics have the same threads: those of one filter.
+        if consuming not in sorted_threads:
+            sorted_threads[consuming] = sorted(consuming)
+        owners |= _ranges(topic, sorted(numbers), sorted_threads[consuming])
     return owners
 
 
@@ -62,13 +67,22 @@ def assign_round_robin(partitions: Partitions, threads: Threads) -> Owners:
             topic_partition,
         )
     )
-    turns = cycle(sorted({thread for of_topic in threads.values() for thread in of_topic}))
-    return {
-        topic_partition: next(
-            thread for thread in turns if thread in threads[topic_partition.topic]
-        )
-        for topic_partition in topic_partitions
+    everyone = sorted({thread for of_topic in threads.values() for thread in of_topic})
+    index_of = {thread: index for index, thread in enumerate(everyone)}
+    consuming = {
+        topic: sorted(index_of[thread] for thread in threads[topic])
+        for topic in partitions
+        if threads.get(topic)
     }
+    owners: Owners = {}
+    turn = 0
+    for topic_partition in topic_partitions:
+        indexes = consuming[topic_partition.topic]
+        # The first one from the turn on, else the first one of all: turns go around.
+        index = indexes[bisect_left(indexes, turn) % len(indexes)]
+        owners[topic_partition] = everyone[index]
+        turn = index + 1
+    return owners
 
 
 STRATEGIES: Final[Mapping[str, Callable[[Partitions, Threads], Owners]]] = {

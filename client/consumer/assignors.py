@@ -7,15 +7,17 @@ KIP-429 (what moves is given up before it is given out).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol import consumer_protocol
 from barnabas.protocol.consumer_protocol import Subscription, TopicPartitions
 from barnabas.protocol.errors import CorruptRequest
+
+from .sticky_balance import StickyBalance
 
 Assigned = dict[str, list[TopicPartition]]
 """What each member is to read, by member id."""
@@ -56,16 +58,18 @@ class RangeAssignor:
     def assign(self, members: Sequence[Candidate], counts: Mapping[str, int]) -> Assigned:
         """Deal out by topic."""
         found: Assigned = {member.member_id: [] for member in members}
+        ordered = _ordered(members)
+        readers_of = _readers(ordered, counts)
         for topic, count in sorted(counts.items()):
-            readers = [member for member in _ordered(members) if topic in member.topics]
+            readers = readers_of[topic]
             if not readers:
                 continue
             least, extra = divmod(count, len(readers))
             start = 0
-            for index, member in enumerate(readers):
+            for index, member in enumerate(readers[:count]):  # none is left for more of them
                 stop = start + least + (index < extra)
                 mine = [TopicPartition(topic, number) for number in range(start, stop)]
-                found[member.member_id] += mine
+                found[ordered[member].member_id] += mine
                 start = stop
         return found
 
@@ -79,12 +83,15 @@ class RoundRobinAssignor:
     def assign(self, members: Sequence[Candidate], counts: Mapping[str, int]) -> Assigned:
         """Deal out in turns."""
         found: Assigned = {member.member_id: [] for member in members}
-        turns = cycle(_ordered(members))
+        ordered = _ordered(members)
+        readers_of = _readers(ordered, counts)
+        turn = 0
         for topic_partition in _topic_partitions(members, counts):
-            member = next(
-                candidate for candidate in turns if topic_partition.topic in candidate.topics
-            )
-            found[member.member_id].append(topic_partition)
+            readers = readers_of[topic_partition.topic]
+            # The first reader from the turn on, else the first of all: turns go around.
+            member = readers[bisect_left(readers, turn) % len(readers)]
+            found[ordered[member].member_id].append(topic_partition)
+            turn = member + 1
         return found
 
 
@@ -116,27 +123,22 @@ class CooperativeStickyAssignor:
         owners: Mapping[TopicPartition, str],
     ) -> Assigned:
         """Where everything is to be in the end."""
-        shares: dict[str, dict[TopicPartition, None]] = {
-            member.member_id: {} for member in _ordered(members)
-        }
-        readers = _readers(members, counts)
+        ordered = _ordered(members)
+        number_of = {member.member_id: number for number, member in enumerate(ordered)}
+        readers = _readers(ordered, counts)
+        balance = StickyBalance(len(ordered), readers)
         unowned = []
         for topic_partition in _topic_partitions(members, counts):
             if topic_partition in owners:
-                shares[owners[topic_partition]][topic_partition] = None
+                balance.give(topic_partition, number_of[owners[topic_partition]])
             else:
                 unowned.append(topic_partition)
+        # First what few may read: the others even it out.
         unowned.sort(key=lambda topic_partition: len(readers[topic_partition.topic]))
         for topic_partition in unowned:
-            least = min(
-                readers[topic_partition.topic], key=lambda member_id: len(shares[member_id])
-            )
-            shares[least][topic_partition] = None
-        while move := _next_move(shares, readers):
-            topic_partition, source, target = move
-            del shares[source][topic_partition]
-            shares[target][topic_partition] = None
-        return {member_id: sorted(share) for member_id, share in shares.items()}
+            balance.give_to_least(topic_partition)
+        balance.level()
+        return {member_id: balance.share(number) for member_id, number in number_of.items()}
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {
@@ -225,12 +227,24 @@ def _topic_partitions(
     ]
 
 
-def _readers(members: Iterable[Candidate], counts: Mapping[str, int]) -> dict[str, list[str]]:
-    ordered = _ordered(members)
-    return {
-        topic: [member.member_id for member in ordered if topic in member.topics]
-        for topic in counts
-    }
+def _readers(ordered: Sequence[Candidate], counts: Mapping[str, int]) -> dict[str, Sequence[int]]:
+    """Who subscribed to each topic, as indexes into ``ordered``.
+
+    Topics that the same members subscribed to share one list: mostly that is all topics.
+    """
+    by_subscription: dict[frozenset[str], list[int]] = defaultdict(list)
+    for index, member in enumerate(ordered):
+        by_subscription[member.topics].append(index)
+    shared: dict[frozenset[frozenset[str]], list[int]] = {}
+    found: dict[str, Sequence[int]] = {}
+    for topic in counts:
+        subscriptions = frozenset(topics for topics in by_subscription if topic in topics)
+        if subscriptions not in shared:
+            shared[subscriptions] = sorted(
+                index for topics in subscriptions for index in by_subscription[topics]
+            )
+        found[topic] = shared[subscriptions]
+    return found
 
 
 def _owners(members: Iterable[Candidate], counts: Mapping[str, int]) -> dict[TopicPartition, str]:
@@ -252,17 +266,3 @@ def _owners(members: Iterable[Candidate], counts: Mapping[str, int]) -> dict[Top
         if len(owners) == 1:
             found[topic_partition] = owners[0]
     return found
-
-
-def _next_move(
-    shares: Mapping[str, Mapping[TopicPartition, None]], readers: Mapping[str, Sequence[str]]
-) -> tuple[TopicPartition, str, str] | None:
-    """One partition whose move makes shares more alike; None when there is none."""
-    sizes = {member_id: len(share) for member_id, share in shares.items()}
-    for source in sorted(sizes, key=lambda member_id: -sizes[member_id]):
-        last_of = {topic_partition.topic: topic_partition for topic_partition in shares[source]}
-        for topic, topic_partition in last_of.items():
-            target = min(readers[topic], key=lambda member_id: sizes[member_id])
-            if sizes[source] - sizes[target] > 1:
-                return topic_partition, source, target
-    return None

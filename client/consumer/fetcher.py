@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -63,6 +64,10 @@ class Fetcher:
         self._cluster = cluster
         self._states: dict[TopicPartition, TopicPartitionState] = {}
         """What is read, in the order in which requests name it; see :meth:`_accept`."""
+        self._led: dict[int, dict[TopicPartition, TopicPartitionState]] = {}
+        """The same by leader, in the same order; those without a leader are left out."""
+        self._led_version: int | None = None
+        """The ``leaders_version`` that ``_led`` was made of; None: make it anew."""
         self._ready: dict[TopicPartition, None] = {}
         """Those with chunks, in the order in which they are served; paused ones included."""
         self._failed: dict[TopicPartition, None] = {}
@@ -71,8 +76,8 @@ class Fetcher:
         """The task that fetches from a leader, by node id."""
         self._polled: set[int] = set()
         """Leaders at which a request waits for data now: only then the other has a use."""
-        self._changed = Signal()
-        """Something may be fetched that could not be: the tasks of all leaders look again."""
+        self._changed: dict[int, Signal] = defaultdict(Signal)
+        """By leader: something may be fetched that could not be, its tasks look again."""
         self._needs_routing = asyncio.Event()
         """A partition lacks its leader or its offset."""
         self._arrived = Signal()
@@ -112,20 +117,23 @@ class Fetcher:
                 self._states[topic_partition] = TopicPartitionState(
                     topic_partition, offset, bytes_max
                 )
+                self._led_version = None
             else:
                 self._ready.pop(topic_partition, None)
                 self._failed.pop(topic_partition, None)
                 state.seek(offset)
         self._needs_routing.set()
-        self._changed.notify()
+        self._wake_leaders_of(positions)
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Read these no more; what was ready of them is dropped."""
+        topic_partitions = list(topic_partitions)
         for topic_partition in topic_partitions:
             self._ready.pop(topic_partition, None)
             self._failed.pop(topic_partition, None)
             self._states.pop(topic_partition, None)
-        self._changed.notify()
+        self._led_version = None
+        self._wake_leaders_of(topic_partitions)
 
     def seek(self, topic_partition: TopicPartition, offset: int | None) -> None:
         """Go on at ``offset``, None being where the reset policy says; KeyError if not read."""
@@ -142,10 +150,11 @@ class Fetcher:
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Undo :meth:`pause`."""
+        topic_partitions = list(topic_partitions)
         for topic_partition in topic_partitions:
             self._states[topic_partition].is_paused = False
         # Both: there may be room to fetch into, and chunks from before the pause to take.
-        self._changed.notify()
+        self._wake_leaders_of(topic_partitions)
         self._arrived.notify()
 
     def position(self, topic_partition: TopicPartition) -> int | None:
@@ -219,7 +228,7 @@ class Fetcher:
             chunk = state.take()
             if state.queue:
                 self._ready[topic_partition] = None
-            self._changed.notify()  # there is room in its queue again
+            self._wake_leaders_of([topic_partition])  # there is room in its queue again
             return chunk
         return None
 
@@ -342,7 +351,7 @@ class Fetcher:
                 self._cluster.forget_leaders([topic_partition])
             elif error is not None:
                 self._stop(state, error)
-        self._changed.notify()
+        self._wake_leaders_of(asked)
         # Without all of them the caller asks again: some leaders failed, or are not known.
         return len(found) == len(asked)
 
@@ -358,6 +367,7 @@ class Fetcher:
             if not state.is_stopped
         ]
         leaders = await self._cluster.leaders(wanted)
+        self._group_by_leader()
         for leader in set(leaders.values()) - self._serving.keys():
             self._serving[leader] = self._tasks.spawn(self._serve(leader), f"fetch from {leader}")
             self._tasks.spawn(self._serve_express(leader), f"fetch at once from {leader}")
@@ -394,17 +404,18 @@ class Fetcher:
                     self._polled.discard(leader)
                 else:
                     later = [state.retry_at - now for state in led if state.retry_at > now]
-                    await self._changed.wait(min(later, default=None))
+                    await self._changed[leader].wait(min(later, default=None))
         finally:
             self._polled.discard(leader)
             del self._serving[leader]
-            self._changed.notify()
+            self._changed[leader].notify()
 
     async def _serve_express(self, leader: int) -> None:
         """Fetch what has data, most likely, while the other request waits for some.
 
         Only what is eager: an idle partition asked for without waiting would be asked for again and
-        again. Ends with :meth:`_serve`, whose end is told by ``_changed``.
+        again. Back-offs end while the other task is at the broker: so this one wakes up for them,
+        too. Ends with :meth:`_serve`, whose end is told by ``_changed``.
         """
         loop = asyncio.get_running_loop()
         while leader in self._serving:
@@ -414,16 +425,43 @@ class Fetcher:
             if chosen and leader in self._polled:
                 await self._fetch(leader, chosen, EXPRESS, 0)
             else:
-                await self._changed.wait()
+                later = [state.retry_at - now for state in eager if state.retry_at > now]
+                await self._changed[leader].wait(min(later, default=None))
 
     def _led_by(self, leader: int) -> list[TopicPartitionState]:
         """What is read from a leader now; one that nobody knows the leader of is in no request."""
-        leaders = self._cluster.topology.leaders
-        return [
-            state
-            for topic_partition, state in self._states.items()
-            if leaders.get(topic_partition) == leader
-        ]
+        self._group_by_leader()
+        return list(self._led.get(leader, {}).values())
+
+    def _group_by_leader(self) -> None:
+        """Bring ``_led`` up to date, and have the tasks of all leaders look again if it was not.
+
+        Whoever comes first does so for all: a leader whose task waits since nothing of it can be
+        fetched may just have been told to lead another partition.
+        (``test_a_partition_that_moves_to_a_leader_with_nothing_to_fetch_is_read_there``)
+        """
+        topology = self._cluster.topology
+        if self._led_version == topology.leaders_version:
+            return
+        self._led_version = topology.leaders_version
+        self._led = defaultdict(dict)
+        for topic_partition, state in self._states.items():
+            leader = topology.leaders.get(topic_partition)
+            if leader is not None:
+                self._led[leader][topic_partition] = state
+        for signal in self._changed.values():
+            signal.notify()
+
+    def _wake_leaders_of(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Have the tasks of those leaders alone look again.
+
+        Each look costs as much as the leader has partitions here, and there is one for every chunk
+        that is taken.
+        """
+        known = self._cluster.topology.leaders
+        leaders = {known.get(topic_partition) for topic_partition in topic_partitions}
+        for leader in self._changed.keys() & leaders:
+            self._changed[leader].notify()
 
     async def _fetch(
         self, leader: int, chosen: Sequence[TopicPartitionState], channel: str, wait_ms: int
@@ -455,7 +493,9 @@ class Fetcher:
             # One that was sought may be in another request already, and that has to mark its end.
             for state in self._not_sought_since(seek_ids):
                 state.is_fetched = False
-            self._changed.notify()
+            # The one that was asked, and who leads them by now.
+            self._changed[leader].notify()
+            self._wake_leaders_of(seek_ids)
             self._arrived.notify()
 
     def _accept(self, answer: fetch.FetchResponse, seek_ids: Mapping[TopicPartition, int]) -> None:
@@ -483,7 +523,15 @@ class Fetcher:
                 if state.failure is not None:
                     self._failed[topic_partition] = None
                 if partition.records:
-                    self._states[topic_partition] = self._states.pop(topic_partition)
+                    self._name_last(topic_partition)
+
+    def _name_last(self, topic_partition: TopicPartition) -> None:
+        self._states[topic_partition] = self._states.pop(topic_partition)
+        leader = self._cluster.topology.leaders.get(topic_partition, -1)
+        led = self._led.get(leader, {})
+        # It is not there if its leader changed: then all of this is made anew.
+        if topic_partition in led:
+            led[topic_partition] = led.pop(topic_partition)
 
     def _retry(self, state: TopicPartitionState, remedy: Remedy) -> None:
         """Do what an error asks for; ask again after ``refresh.leader.backoff.ms``, if at all."""

@@ -344,8 +344,8 @@ def _distinct(
     first: dict[TopicPartition, int] = {}
     for i, topic_partition in zip(missing, topic_partitions, strict=True):
         first.setdefault(topic_partition, i)
-    now = sorted(first.values())
-    return now, [i for i in missing if i not in now]
+    now = set(first.values())
+    return sorted(now), [i for i in missing if i not in now]
 
 
 def _chunk(

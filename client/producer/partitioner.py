@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from barnabas.client.topology import Topology
 from barnabas.protocol.hashing import (
@@ -21,6 +21,8 @@ from barnabas.protocol.hashing import (
 
 _KEYS_KEPT = 65_536
 _INT32 = 1 << 31
+_DRAWS: Final = 8
+"""How often a partition is drawn before all are listed: with half available, once in 256 times."""
 
 
 class Partitioner(Protocol):
@@ -64,8 +66,7 @@ class StickyPartitioner:
         """A partition with a leader if there is one, else any."""
         chosen = self._chosen.get(topic)
         if chosen is None or (topic, chosen) not in self._topology.leaders:
-            count = self._topology.counts[topic]
-            chosen = self._random.choice(self._topology.available_partitions(topic) or range(count))
+            chosen = self._draw(topic)
             self._chosen[topic] = chosen
             self._unused.add(topic)
         return chosen
@@ -76,6 +77,19 @@ class StickyPartitioner:
             self._unused.remove(topic)
         else:
             self._chosen.pop(topic, None)
+
+    def _draw(self, topic: str) -> int:
+        """Each of the partitions with a leader is as likely as another.
+
+        Most have one, so a draw or two finds it: to list them all for every batch would cost as
+        much as the topic has partitions.
+        """
+        everyone = range(self._topology.counts[topic])
+        for _ in range(_DRAWS):
+            drawn = self._random.choice(everyone)
+            if (topic, drawn) in self._topology.leaders:
+                return drawn
+        return self._random.choice(self._topology.available_partitions(topic) or everyone)
 
 
 @lru_cache(maxsize=_KEYS_KEPT)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from barnabas.client.classic.partition_assignment import STRATEGIES, assign_ranges
 from barnabas.client.cluster import TopicPartition
+from barnabas.protocol.hashing import java_hash
 from tests.protocol.golden import document
 
 GOLDEN = document("golden-protocol.json")["classic_assignment"]
@@ -103,6 +105,25 @@ def test_members_that_read_the_group_in_another_order_compute_the_same_owners(
     assert STRATEGIES[strategy](others, members) == STRATEGIES[strategy](
         partitions, threads_of(group)
     )
+
+
+@given(group=GROUPS, partitions=PARTITIONS)
+def test_turns_go_around_and_leave_out_threads_that_do_not_consume_the_topic(
+    group: Mapping[str, Mapping[str, int]], partitions: Mapping[str, Sequence[int]]
+) -> None:
+    threads = threads_of(group)
+    topic_partitions = [
+        TopicPartition(topic, number)
+        for topic, numbers in partitions.items()
+        if threads.get(topic)
+        for number in numbers
+    ]
+    topic_partitions.sort(key=lambda one: (java_hash(f"{one.topic}-{one.partition}"), one))
+    turns = cycle(sorted({thread for of_topic in threads.values() for thread in of_topic}))
+    assert STRATEGIES["roundrobin"](partitions, threads) == {
+        one: next(thread for thread in turns if thread in threads[one.topic])
+        for one in topic_partitions
+    }
 
 
 @given(group=GROUPS, partitions=PARTITIONS)

@@ -6,6 +6,7 @@ Source: docs/spec/coordinator.md §6.2 and §6.4, §6.12 checks C6.4 and C6.7; �
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from barnabas.client.classic.partition_ownership import (
     ConsumerAlreadyRegistered,
     PartitionOwnership,
 )
+from barnabas.client.classic.topic_filter import TopicFilter
 from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper.znode_watches import WatchedReads
 from barnabas.protocol.zookeeper import znodes
@@ -155,6 +157,32 @@ async def test_the_group_is_read_with_filters_applied_and_partitions_in_order(
         brokers={1: ("h", 1)},
     )
     assert sorted(view.threads["t"]) == ["g_1-0", "g_2-0", "g_2-1"]
+
+
+async def test_topics_are_matched_once_for_all_members_with_one_filter(
+    ensemble: SimEnsemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filters = [("t|u", "white_list"), ("t", "white_list"), ("t", "black_list")]
+    for number in range(12):
+        regex, pattern = filters[number % 3]
+        _, member = a_member(ensemble, f"g_{number}")
+        await member.register(
+            ConsumerRegistration(subscription={regex: number}, timestamp=1, pattern=pattern)
+        )
+    selected: list[TopicFilter] = []
+    select = TopicFilter.select
+
+    def counting(wanted: TopicFilter, *args: Any, **options: Any) -> list[str]:
+        selected.append(wanted)
+        return select(wanted, *args, **options)
+
+    monkeypatch.setattr(TopicFilter, "select", counting)
+    view = await view_group(WatchedReads(ensemble.connect(), lambda: None), "g")
+    topics = [("t", "u"), ("t",), ("u",)]
+    assert view.members == {
+        f"g_{number}": dict.fromkeys(topics[number % 3], number) for number in range(12)
+    }
+    assert len(selected) == 3
 
 
 async def test_every_change_of_the_group_is_reported_once(ensemble: SimEnsemble) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, cycle
+from types import FrameType
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.client.consumer.assignors import (
@@ -173,6 +176,147 @@ def test_a_partition_is_given_out_only_after_its_owner_gave_it_up(
     }
     for member_id, share in STICKY.assign(now, counts).items():
         assert all(owners.get(topic_partition, member_id) == member_id for topic_partition in share)
+
+
+# What the rules say, read off them without regard for the time it takes.
+
+
+def in_order(members: Sequence[Candidate]) -> list[Candidate]:
+    """Static members first."""
+    return sorted(
+        members, key=lambda one: (one.instance_id is None, one.instance_id or one.member_id)
+    )
+
+
+def plain_ranges(members: Sequence[Candidate], counts: Mapping[str, int]) -> Assigned:
+    found: Assigned = {member.member_id: [] for member in members}
+    for topic, count in sorted(counts.items()):
+        readers = [member for member in in_order(members) if topic in member.topics]
+        left = topic_partitions(**{topic: range(count)})
+        for index, member in enumerate(readers):
+            share = count // len(readers) + (index < count % len(readers))
+            found[member.member_id] += left[:share]
+            left = left[share:]
+    return found
+
+
+def plain_turns(members: Sequence[Candidate], counts: Mapping[str, int]) -> Assigned:
+    found: Assigned = {member.member_id: [] for member in members}
+    turns = cycle(in_order(members))
+    for topic_partition in sorted(wanted(members, counts)):
+        member = next(one for one in turns if topic_partition.topic in one.topics)
+        found[member.member_id].append(topic_partition)
+    return found
+
+
+def plain_balance(
+    members: Sequence[Candidate], counts: Mapping[str, int], owners: Mapping[TopicPartition, str]
+) -> Assigned:
+    """Partitions nobody owns to the smallest shares, then one move after the other."""
+    shares: dict[str, list[TopicPartition]] = {one.member_id: [] for one in in_order(members)}
+    readers = {
+        topic: [one.member_id for one in in_order(members) if topic in one.topics]
+        for topic in counts
+    }
+    unowned = []
+    for topic_partition in sorted(wanted(members, counts)):
+        if topic_partition in owners:
+            shares[owners[topic_partition]].append(topic_partition)
+        else:
+            unowned.append(topic_partition)
+
+    def least(topic: str) -> str:
+        return min(readers[topic], key=lambda member_id: len(shares[member_id]))
+
+    for topic_partition in sorted(unowned, key=lambda one: len(readers[one.topic])):
+        shares[least(topic_partition.topic)].append(topic_partition)
+    while move := plain_move(shares, {topic: least(topic) for topic in counts if readers[topic]}):
+        topic_partition, source, target = move
+        shares[source].remove(topic_partition)
+        shares[target].append(topic_partition)
+    return {member_id: sorted(share) for member_id, share in shares.items()}
+
+
+def plain_move(
+    shares: Mapping[str, Sequence[TopicPartition]], least: Mapping[str, str]
+) -> tuple[TopicPartition, str, str] | None:
+    for source in sorted(shares, key=lambda member_id: -len(shares[member_id])):
+        for topic, last in {one.topic: one for one in shares[source]}.items():
+            if len(shares[source]) - len(shares[least[topic]]) > 1:
+                return last, source, least[topic]
+    return None
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> tuple[list[Candidate], dict[str, int], dict[TopicPartition, str]]:
+    """Members that read any topics, some of them static, and any owners of what they read."""
+    topics = "abcde"[: draw(st.integers(1, 5))]
+    subscriptions = st.frozensets(st.sampled_from(topics))
+    if draw(st.booleans()):
+        kinds = draw(st.lists(subscriptions, min_size=1, max_size=3))
+        subscriptions = st.sampled_from(kinds)
+    numbers = draw(st.permutations(range(draw(st.integers(0, 9)))))
+    members = [
+        Candidate(f"m{number}", f"s{9 - number}" if number % 3 == 1 else None, draw(subscriptions))
+        for number in numbers
+    ]
+    counts = {topic: draw(st.integers(0, 15)) for topic in topics if draw(st.integers(0, 9))}
+    chance = draw(st.sampled_from([0, 1, 3, 4]))
+    # A few own the most: then much has to move.
+    owning = draw(st.integers(1, 9))
+    owners = {}
+    for topic_partition in wanted(members, counts):
+        readers = [one.member_id for one in members if topic_partition.topic in one.topics]
+        if draw(st.integers(1, 4)) <= chance:
+            owners[topic_partition] = draw(st.sampled_from(readers[:owning]))
+    return members, counts, owners
+
+
+@settings(max_examples=400)
+@given(groups())
+def test_every_assignor_does_what_its_rules_say(
+    group: tuple[list[Candidate], dict[str, int], dict[TopicPartition, str]],
+) -> None:
+    members, counts, owners = group
+    assert RangeAssignor().assign(members, counts) == plain_ranges(members, counts)
+    assert RoundRobinAssignor().assign(members, counts) == plain_turns(members, counts)
+    balanced = STICKY.balance(members, counts, owners)
+    assert balanced == plain_balance(members, counts, owners)
+    assert list(balanced) == [one.member_id for one in in_order(members)]
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions are called, those in C included: steps, on any machine the same."""
+    calls = 0
+
+    def note(frame: FrameType, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("owning", [0, 1, 9], ids=["none", "one", "some"])
+@pytest.mark.parametrize("kinds", [("ab",), ("a", "ab", "bc", "abcd")], ids=["equal", "mixed"])
+def test_a_partition_costs_no_look_at_all_members(kinds: Sequence[str], owning: int) -> None:
+    members = [
+        Candidate(f"m{number:03}", None, frozenset(kinds[number % len(kinds)]))
+        for number in range(200)
+    ]
+    counts = dict.fromkeys("abcd", 500)
+    owners = {}
+    if owning:
+        for topic_partition in wanted(members, counts):
+            readers = [one.member_id for one in members if topic_partition.topic in one.topics]
+            owners[topic_partition] = readers[topic_partition.partition % owning]
+    calls = calls_of(lambda: STICKY.balance(members, counts, owners))
+    assert calls < 50 * 2_000
+    assert calls_of(lambda: RoundRobinAssignor().assign(members, counts)) < 20 * 2_000
 
 
 def test_of_two_claims_the_newer_generation_counts() -> None:

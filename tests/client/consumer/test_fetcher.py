@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Cluster, TopicPartition
@@ -14,6 +17,7 @@ from barnabas.client.consumer.fetcher import Fetcher
 from barnabas.client.errors import DecodingFailed, KafkaError, OffsetOutOfRange
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import fetch, metadata
 from barnabas.protocol.messages.fetch import AbortedTransaction
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.control import Marker, encode_marker
@@ -335,3 +339,108 @@ async def test_a_partition_with_room_again_need_not_wait_for_another_that_is_idl
     async with Fetcher(cluster, config) as fetcher:
         fetcher.add({busy: 0, idle: 0})
         assert len(await values(fetcher, 20)) == 20
+
+
+async def test_a_partition_that_moves_to_a_leader_with_nothing_to_fetch_is_read_there(
+    brokers: ScriptedCluster, cluster: Cluster
+) -> None:
+    moved, paused = brokers.topic("t", 2)
+    brokers.logs[moved].add(b"before")
+    async with Fetcher(cluster, QUICK) as fetcher:
+        fetcher.add({moved: 0, paused: 0})
+        fetcher.pause([paused])
+        assert await values(fetcher, 1) == [b"before"]
+        brokers.move(moved, 2)
+        brokers.logs[moved].add(b"after")
+        brokers.grown.set()
+        assert await values(fetcher, 1) == [b"after"]
+
+
+async def test_a_back_off_that_ends_during_a_poll_need_not_wait_for_the_end_of_it(
+    brokers: ScriptedCluster, cluster: Cluster
+) -> None:
+    idle, moved = brokers.topic("t", 2)
+    brokers.logs[moved].add(b"v")
+
+    def refuse(request: Any, version: int) -> fetch.FetchResponse:
+        brokers.move(moved, 1)
+        return fetch.FetchResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    broker = brokers.brokers[2]
+    broker.answers = {**broker.answers, ApiKey.FETCH: refuse}
+    # Long enough for its new leader to be known before the back-off ends.
+    config = FetchConfig(max_wait_ms=3_600_000, refresh_leader_backoff_ms=300)
+    async with Fetcher(cluster, config) as fetcher:
+        fetcher.add({idle: 0, moved: 0})
+        assert await values(fetcher, 1) == [b"v"]
+
+
+async def test_what_one_leader_sends_has_only_its_own_tasks_look_again(
+    brokers: ScriptedCluster, cluster: Cluster
+) -> None:
+    busy, paused = brokers.topic("t", 2)
+    for number in range(20):
+        brokers.logs[busy].add(b"%02d" % number * 50)
+    looked: Counter[int] = Counter()
+
+    class Counting(Fetcher):
+        def _led_by(self, leader: int) -> Any:
+            looked[leader] += 1
+            return super()._led_by(leader)
+
+    config = FetchConfig(max_wait_ms=50, partition_max_bytes=200, queued_chunks_max=1)
+    async with Counting(cluster, config) as fetcher:
+        fetcher.add({busy: 0, paused: 0})
+        fetcher.pause([paused])
+        assert len(await values(fetcher, 2)) == 2
+        before = looked.copy()
+        assert len(await values(fetcher, 18)) == 18
+        assert looked[1] >= before[1] + 18
+        assert looked[2] == before[2]
+
+
+PLACES = [TopicPartition("t", number) for number in range(4)]
+STEPS = st.tuples(
+    st.sampled_from(["add", "remove", "forget", "learn 1", "learn 2", "answer"]),
+    st.sampled_from(PLACES),
+    st.booleans(),
+)
+
+
+def learn(cluster: Cluster, place: TopicPartition, leader: int) -> None:
+    told = metadata.Partition(partition_index=place.partition, leader_id=leader)
+    cluster.topology.learn_topics([metadata.TopicResult(name=place.topic, partitions=[told])])
+
+
+@given(st.lists(STEPS, min_size=3, max_size=40))
+def test_each_leader_is_asked_for_what_it_leads_in_the_order_of_all(
+    steps: list[tuple[str, TopicPartition, bool]],
+) -> None:
+    cluster = Cluster("127.0.0.1:1", CLIENT)
+    fetcher = Fetcher(cluster, QUICK)
+    for place in PLACES:
+        learn(cluster, place, 1)
+        fetcher.add({place: 0})
+    records = build_batch([(None, b"v")], timestamp_ms=1)
+    for step, place, looks in [*steps, ("look", PLACES[0], True)]:
+        if step == "add":
+            fetcher.add({place: 0})
+        elif step == "remove":
+            fetcher.remove([place])
+        elif step == "forget":
+            cluster.forget_leaders([place])
+        elif step.startswith("learn"):
+            learn(cluster, place, int(step[-1]))
+        elif step == "answer":
+            result = fetch.PartitionResult(
+                partition_index=place.partition, high_watermark=1, records=records
+            )
+            topic = fetch.TopicResult(topic=place.topic, partitions=[result])
+            seek_ids = {one: state.seek_id for one, state in fetcher._states.items()}
+            fetcher._accept(fetch.FetchResponse(responses=[topic]), seek_ids)
+        if looks:
+            leaders = cluster.topology.leaders
+            for node in (1, 2):
+                assert fetcher._led_by(node) == [
+                    state for one, state in fetcher._states.items() if leaders.get(one) == node
+                ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -65,6 +66,45 @@ def test_a_record_without_a_key_goes_where_a_leader_is() -> None:
         seen.add(spread.partition("t"))
         spread.on_new_batch("t")
     assert seen == {1, 3}
+
+
+@pytest.mark.parametrize(
+    "available", [{0, 1, 2, 3, 4, 5}, {1, 3, 4}, {2, 39}, {17}], ids=["all", "half", "two", "one"]
+)
+def test_partitions_with_a_leader_are_equally_likely(available: set[int]) -> None:
+    spread = StickyPartitioner(topology(max(available) + 1, available), Random(4))
+    seen: Counter[int] = Counter()
+    for _ in range(6_000):
+        spread.on_new_batch("t")
+        seen[spread.partition("t")] += 1
+        spread.on_new_batch("t")
+    assert set(seen) == available
+    expected = 6_000 / len(available)
+    assert all(0.85 * expected < count < 1.15 * expected for count in seen.values())
+
+
+class CountingTopology(Topology):
+    """Counts how often the partitions of a topic are listed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed = 0
+
+    def available_partitions(self, topic: str) -> list[int]:
+        self.listed += 1
+        return super().available_partitions(topic)
+
+
+def test_a_batch_does_not_look_at_every_partition_of_its_topic() -> None:
+    there = CountingTopology()
+    there.counts["t"] = 1_000
+    there.leaders.update({TopicPartition("t", number): 1 for number in range(0, 1_000, 2)})
+    spread = StickyPartitioner(there, Random(5))
+    for _ in range(1_000):
+        assert spread.partition("t") % 2 == 0
+        spread.on_new_batch("t")
+        spread.on_new_batch("t")
+    assert there.listed < 20  # one in 256
 
 
 def test_without_any_leader_a_record_waits_for_one_somewhere() -> None:
