@@ -70,7 +70,7 @@ class GrowingNode:
         answered = self._answer_ms()
         taken_over = self._cpu_of(self._take_over)
         self._hang_up()
-        self._server.stop()
+        self._server.stop(PATIENCE_S)  # killed, it would verify every log at the next start
         began = time.monotonic()
         self._server.launch()
         self._until(self._is_whole)

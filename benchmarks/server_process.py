@@ -173,10 +173,10 @@ class ServerProcess:
         """What the process ended with, by force when the time is over."""
         return self._running().wait_or_kill(timeout_s)
 
-    def stop(self) -> None:
+    def stop(self, patience_s: float = _STOP_S) -> None:
         """End it the orderly way, and by force when it takes too long; twice is allowed."""
         if self._child is not None:
-            self._child.stop(_STOP_S)
+            self._child.stop(patience_s)
 
     def kill(self) -> None:
         """kill -9, and wait until the process is gone."""

@@ -15,6 +15,7 @@ from barnabas.broker.storage.recovery.crash_leftovers import clear_leftovers
 from barnabas.broker.storage.segment.segment_indexes import OFFSETS_MAX
 from barnabas.protocol.records.batch import assign
 from tests.records.vectors import RECOVERED, VECTORS, of
+from tests.storage.faulty_files import FaultyFiles
 from tests.storage.log_harness import T0, LogHarness, batch, offsets_of, read_all, spans_of
 
 T = TypeVar("T")
@@ -71,6 +72,21 @@ async def test_recovery_keeps_of_a_golden_file_what_is_good(tmp_path: Path, name
     kept = VECTORS[name]["expect"]["recovery_keeps_bytes"]
     assert harness.segment_file(0).read_bytes() == of(name)[:kept]
     assert log.segments.active.size == kept
+
+
+async def test_a_log_without_records_costs_a_start_after_a_crash_no_fsync(tmp_path: Path) -> None:
+    """Most partitions of many clusters are empty."""
+    files = FaultyFiles()
+    harness = LogHarness(tmp_path / "t-0", files)
+    await harness.log.flush()
+    before = files.counts["fsync"]
+    log = await harness.crash()
+    assert (log.end_offset, files.counts["fsync"]) == (0, before)
+    index = harness.segment_file(0).with_suffix(".index")
+    index.write_bytes(bytes(8))
+    await harness.crash()
+    assert (index.read_bytes(), files.counts["fsync"] > before) == (b"", True)
+    assert harness.append(count=2).base_offset == 0
 
 
 async def test_recovery_removes_the_segments_behind_the_damage(harness: LogHarness) -> None:
