@@ -334,12 +334,17 @@ class _Loading:
         """Neither the segment nor an index has a byte: there is nothing to be made durable.
 
         Most partitions of many clusters are empty, and each took three files' fsyncs of a start
-        after a crash: 100,000 of them two minutes.
+        after a crash: 100,000 of them two minutes. An index that is not there is made.
         """
         if segment.size:
             return False
-        paths = map(segment.path, SUFFIXES)
-        return not any(self._files.size(path) for path in paths if self._files.exists(path))
+        paths = {suffix: segment.path(suffix) for suffix in SUFFIXES}
+        sizes = {
+            suffix: self._files.size(path)
+            for suffix, path in paths.items()
+            if self._files.exists(path)
+        }
+        return not any(sizes.values()) and sizes.keys() >= {".index", ".timeindex"}
 
     def _keep_durable(self, segment: Segment, found: Recovered) -> bool:
         """Whether the bad rest of a segment was fsynced: then it is quarantined and stays."""
