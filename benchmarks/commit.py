@@ -152,12 +152,12 @@ def _kafka(
 
 
 @contextmanager
-def zookeeper_address(given: str | None, directory: Path) -> Iterator[str]:
+def zookeeper_address(given: str | None, directory: Path, *, heap_mb: int = 128) -> Iterator[str]:
     """The ZooKeeper that was named, or else one of our own for as long as it takes."""
     if given is not None:
         yield given
         return
-    with EmbeddedZooKeeper(directory) as zookeeper:
+    with EmbeddedZooKeeper(directory, heap_mb=heap_mb) as zookeeper:
         yield zookeeper.hosts
 
 

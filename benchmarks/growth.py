@@ -40,6 +40,7 @@ from benchmarks.server_process import resident_bytes
 
 ROUNDS = 30
 PARTITIONS_A_TOPIC = 100
+ZOOKEEPER_MB = 2048
 TRAFFIC_PARTITIONS = 10_000
 REPLICAS = 3
 Rows = list[tuple[int, Sequence[float]]]
@@ -171,7 +172,7 @@ def print_node(sizes: Sequence[int], partitions_a_topic: int, title: str) -> Non
     rows: Rows = []
     with (
         tempfile.TemporaryDirectory(prefix="barnabas-bench-") as directory,
-        zookeeper_address(None, Path(directory) / "zookeeper") as address,
+        zookeeper_address(None, Path(directory) / "zookeeper", heap_mb=ZOOKEEPER_MB) as address,
     ):
         root = f"{address}/growth"
         node = growth_node.GrowingNode(Path(directory) / "node", root, partitions_a_topic)

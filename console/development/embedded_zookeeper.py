@@ -45,7 +45,6 @@ _POLL_S: Final = 0.02
 _ATTEMPTS: Final = 3
 _EXIT_BUSY_PORT: Final = 1
 _FLAGS: Final = (
-    "-Xmx128m",
     "-Xshare:auto",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -80,7 +79,8 @@ class EmbeddedZooKeeper:
     ``data`` None means a temporary directory, removed at the stop; its transactions are then not
     fsynced, for nobody reads them after a crash of the machine. ``tick_ms`` bounds what clients
     may ask: sessions last between 2 and 20 ticks. With a keystore in ``security`` the port speaks
-    nothing but TLS. Blocking, for tests and for the console; start
+    nothing but TLS. ``heap_mb`` bounds its memory: 128 are enough for the znodes of some 50,000
+    partitions. Blocking, for tests and for the console; start
     it in the main thread, with which it then also ends should that be killed.
     """
 
@@ -93,8 +93,10 @@ class EmbeddedZooKeeper:
         java: Path | None = None,
         jars: Path | None = None,
         security: ZooKeeperSecurity | None = None,
+        heap_mb: int = 128,
     ) -> None:
         self.port = port
+        self._heap_mb = heap_mb
         self._is_port_ours = port == 0
         self._tick_ms = tick_ms
         self._java = java
@@ -250,7 +252,8 @@ class EmbeddedZooKeeper:
         configuration.write_text(self._configuration(), encoding="utf-8")
         java = find_java(self._java)
         jars = provide_jars(self._jars, with_log=with_log, with_netty=self._security.needs_netty)
-        flags = [*_FLAGS, *self._security.flags(), f"-XX:ErrorFile={directory / 'java-error.log'}"]
+        flags = [f"-Xmx{self._heap_mb}m", *_FLAGS, *self._security.flags()]
+        flags.append(f"-XX:ErrorFile={directory / 'java-error.log'}")
         if self._is_temporary:
             flags.append("-Dzookeeper.forceSync=no")
         if with_log:
