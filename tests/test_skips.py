@@ -25,7 +25,6 @@ SPARK = ROOT / "tests" / "pipeline"
 BARE_S = 300
 OTHER_REASONS = {
     "tests/harness/fixtures.py",  # the cluster was started elsewhere
-    "tests/net/test_limits.py",  # a flaw of one release of Python
     "tests/console/development/test_class_archive.py",  # a Java that has it done
 }
 """Where a test skips although there is nothing that anybody could install."""
