@@ -79,8 +79,8 @@ class EmbeddedZooKeeper:
     ``data`` None means a temporary directory, removed at the stop; its transactions are then not
     fsynced, for nobody reads them after a crash of the machine. ``tick_ms`` bounds what clients
     may ask: sessions last between 2 and 20 ticks. With a keystore in ``security`` the port speaks
-    nothing but TLS. ``heap_mb`` bounds its memory: 128 are enough for the znodes of some 50,000
-    partitions. Blocking, for tests and for the console; start
+    nothing but TLS. ``heap_mb`` bounds its memory: 128 are enough for the znodes of tens of
+    thousands of partitions. Blocking, for tests and for the console; start
     it in the main thread, with which it then also ends should that be killed.
     """
 
