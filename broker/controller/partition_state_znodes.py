@@ -35,8 +35,8 @@ CHUNK: Final = 200
 Item = TypeVar("Item")
 
 
-class Change(NamedTuple):
-    """A state that was written."""
+class WrittenState(NamedTuple):
+    """The state of a partition that was written: what was chosen, over what."""
 
     partition: Partition
     choice: ElectionResult
@@ -101,7 +101,7 @@ class PartitionStateZnodes:
         partitions: Iterable[Partition],
         known: dict[Partition, Leadership],
         choose: Callable[[Partition, Leadership], ElectionResult | None],
-    ) -> AsyncIterator[Change]:
+    ) -> AsyncIterator[WrittenState]:
         """Write what ``choose`` says of each state; None leaves it as it is.
 
         ``known`` are the states as last read or written, and are brought up to date. It chooses
@@ -119,7 +119,7 @@ class PartitionStateZnodes:
             written, conflicts = await self._write(wanted, is_each_tried=is_read)
             known.update(written)
             for partition, after in written.items():
-                yield Change(partition, *wanted[partition], after)
+                yield WrittenState(partition, *wanted[partition], after)
             remaining = (
                 conflicts if is_read else [each for each in remaining if each not in written]
             )
