@@ -6,10 +6,10 @@ may enter here that two members could see differently: no broker, no leader, no 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from barnabas.client.round_robin import next_in_turn
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.hashing import java_hash
 
@@ -77,9 +77,7 @@ def assign_round_robin(partitions: Partitions, threads: Threads) -> Owners:
     owners: Owners = {}
     turn = 0
     for topic_partition in topic_partitions:
-        indexes = consuming[topic_partition.topic]
-        # The first one from the turn on, else the first one of all: turns go around.
-        index = indexes[bisect_left(indexes, turn) % len(indexes)]
+        index = next_in_turn(consuming[topic_partition.topic], turn)
         owners[topic_partition] = everyone[index]
         turn = index + 1
     return owners

@@ -7,11 +7,11 @@ KIP-429 (what moves is given up before it is given out).
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from barnabas.client.round_robin import next_in_turn
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol import consumer_protocol
 from barnabas.protocol.consumer_protocol import Subscription, TopicPartitions
@@ -87,9 +87,7 @@ class RoundRobinAssignor:
         readers_of = _readers(ordered, counts)
         turn = 0
         for topic_partition in _topic_partitions(members, counts):
-            readers = readers_of[topic_partition.topic]
-            # The first reader from the turn on, else the first of all: turns go around.
-            member = readers[bisect_left(readers, turn) % len(readers)]
+            member = next_in_turn(readers_of[topic_partition.topic], turn)
             found[ordered[member].member_id].append(topic_partition)
             turn = member + 1
         return found
