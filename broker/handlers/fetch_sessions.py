@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from barnabas.broker.replication.fetch_session_handler import full_look_s
 from barnabas.broker.replication.partition import FetchWaiter
 from barnabas.broker.replication.purgatory import FetchWaiters
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -38,12 +39,6 @@ IDLE_S: Final = 120.0
 """A session that was used since is only given up for a larger one, or for a follower's.
 
 KIP-227's min.incremental.fetch.session.eviction.ms.
-"""
-LOOK_S: Final = 0.25
-"""A follower's partitions are all looked at so often; between that, those that moved.
-
-A follower of very many partitions fetches often: a look at all of them each time would cost the
-leader more than the reading.
 """
 PARTITIONS_MAX: Final = 500_000
 """Remembered in all sessions together, whatever their number may be."""
@@ -243,9 +238,12 @@ class FetchSession:
         """What to look at: all that a consumer wants, and of a follower's what may have moved."""
         # Taken before the look: what moves while it lasts is due once more, and nothing gets lost.
         due, self.due = self.due, {}
-        # All of them now and then: what moves without an append, such as a high watermark or the
-        # log start, announces itself to nobody.
-        if not self.is_follower or now - self.looked_at >= LOOK_S:
+        # A follower of very many partitions fetches often: a look at all of them each time would
+        # cost the leader more than the reading.
+        is_whole = not self.is_follower or (
+            now - self.looked_at >= full_look_s(len(self.partitions))
+        )
+        if is_whole:
             self.looked_at = now
             return list(self.partitions.values())
         return [known for key in due if (known := self.partitions.get(key)) is not None]

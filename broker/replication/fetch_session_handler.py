@@ -18,8 +18,22 @@ from barnabas.protocol.messages.fetch import ForgottenTopic, Partition, Topic
 FINAL_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
 EPOCH_MAX: Final = 2**31 - 1
+FULL_LOOK_S: Final = 0.25
+"""Partitions that no append or answer touched are looked at so often, by leader and follower.
+
+What moves without an append announces itself to nobody: a high watermark, a log start by retention.
+"""
+FULL_LOOK_MOST_S: Final = 1.0
+LOOKS_PER_S: Final = 4000
+"""Of a session with more partitions than this many looks can see in FULL_LOOK_S each is seen less
+often: at rest nothing else costs a node of very many partitions as much as these looks."""
 
 Key = tuple[str, int]
+
+
+def full_look_s(partitions: int) -> float:
+    """After how many seconds a session of so many partitions is looked at as a whole again."""
+    return min(max(FULL_LOOK_S, partitions / LOOKS_PER_S), FULL_LOOK_MOST_S)
 
 
 class FetchPosition(NamedTuple):

@@ -327,6 +327,7 @@ class Partition:
             on_complete(ErrorCode.NONE)
         else:
             self.low_watermark_waiters.add(offset, on_complete)
+            self.fetch_waiters.log_start_moved()
 
     def follower_fetched(self, node: int, offset: int, log_start: int) -> None:
         """A replica has everything below ``offset``; the role and its epoch were checked.

@@ -270,6 +270,11 @@ class FetchWaiters:
         for waiter in tuple(self._followers):
             waiter.grew(count)
 
+    def log_start_moved(self) -> None:
+        """The followers are to hear of the new log start at once: somebody waits for theirs."""
+        for waiter in tuple(self._followers):
+            waiter.grew(_ENOUGH)
+
     def committed(self, count: int, before: int, mark: int, stable: int) -> None:
         """The high watermark moved ``count`` bytes on, from the offset ``before`` to ``mark``.
 

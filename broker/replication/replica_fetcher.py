@@ -37,7 +37,13 @@ from barnabas.protocol.messages.fetch import PartitionResult
 
 from . import fetch_response, leader_epoch_truncation
 from .fetch_response import NextStep
-from .fetch_session_handler import FetchPosition, FetchSessionHandler, Key, SessionRequest
+from .fetch_session_handler import (
+    FetchPosition,
+    FetchSessionHandler,
+    Key,
+    SessionRequest,
+    full_look_s,
+)
 from .partition import Partition
 
 log = logging.getLogger(__name__)
@@ -50,12 +56,6 @@ LATEST: Final = -1
 """Timestamps of ListOffsets. A replica that asks for the latest is told the log end, a consumer the
 high watermark: a follower has to know what the leader has, committed or not."""
 EARLIEST: Final = -2
-FULL_LOOK_S: Final = 0.25
-"""Partitions that no answer touched are looked at so often.
-
-Their log start may have moved by this node's own retention: the leader is told of it, since a
-DeleteRecords waits there for the lowest log start of all live replicas.
-"""
 SMALL_BYTES: Final = 64 << 10
 """An answer of this size is used at once: it holds up nobody."""
 FIRST_RETRY_S: Final = 0.02
@@ -234,6 +234,8 @@ class ReplicaFetcher:
         next_due = min(later, default=inf)
         request = self._request(ready, next_due)
         version = self._version
+        # A log start may have moved by this node's own retention, which is no answer of the leader.
+        look_at = now + full_look_s(len(ready))
         while True:
             answer, size = await self._fetch(connection, request)
             touched = (
@@ -245,10 +247,10 @@ class ReplicaFetcher:
             # cost of a round does not grow with the partitions that are idle, or wait for their
             # next try.
             if (
-                not touched
+                touched is None
                 or is_throttled
                 or version != self._version
-                or loop.time() >= min(now + FULL_LOOK_S, next_due)
+                or loop.time() >= min(look_at, next_due)
                 or not self._session.is_incremental
             ):
                 return

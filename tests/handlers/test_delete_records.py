@@ -173,6 +173,34 @@ async def test_the_answer_waits_for_every_live_replica(
     assert await answer == [(0, 7)]
 
 
+class Waiter:
+    """A follower's fetch that waits for so many bytes."""
+
+    missing = 1
+
+    def grew(self, count: int) -> None:
+        self.missing -= count
+
+    def end(self) -> None:
+        raise AssertionError("the leader has not changed")
+
+
+async def test_followers_that_wait_for_records_hear_of_the_new_start_at_once(
+    handler: DeleteRecordsHandler, replicas: ReplicaManager
+) -> None:
+    three_replicas(replicas)
+    partition, fetch = replicas.led("t", 0), Waiter()
+    partition.fetch_waiters.wait_for_append(fetch)
+    answer = asyncio.ensure_future(delete(handler, ("t", 7)))
+    while not partition.low_watermark_waiters.count:
+        assert fetch.missing == 1
+        await turns()
+    assert fetch.missing <= 0
+    for node in (2, 3):
+        partition.follower_fetched(node, 10, 7)
+    assert await answer == [(0, 7)]
+
+
 async def test_a_dead_replica_is_not_waited_for(
     handler: DeleteRecordsHandler, replicas: ReplicaManager, context: FakePartitionContext
 ) -> None:

@@ -213,6 +213,35 @@ def test_a_follower_pushes_out_consumers_of_any_age_but_no_follower(
     assert sessions.begin(request(0, 1, replica=FOLLOWER)).answer().session_id == NO_SESSION
 
 
+def test_what_a_follower_has_is_looked_at_as_a_whole_four_times_a_second(
+    sessions: FetchSessionCache, clock: Clock
+) -> None:
+    session = begun(sessions, 0, 1, 2, replica=FOLLOWER)
+    assert looks(sessions, clock, session, epochs=9, every_s=0.125) == [3, 0, 3, 0, 3, 0, 3, 0, 3]
+
+
+def test_very_many_partitions_of_a_follower_are_looked_at_less_often_but_once_a_second(
+    sessions: FetchSessionCache, clock: Clock
+) -> None:
+    many = begun(sessions, *range(2000), replica=FOLLOWER)
+    assert looks(sessions, clock, many, epochs=5, every_s=0.25) == [2000, 0, 2000, 0, 2000]
+    most = begun(sessions, *range(9000), replica=FOLLOWER + 1)
+    assert looks(sessions, clock, most, epochs=5, every_s=0.5) == [9000, 0, 9000, 0, 9000]
+
+
+def looks(
+    sessions: FetchSessionCache, clock: Clock, session: int, *, epochs: int, every_s: float
+) -> list[int]:
+    """How many partitions each of the first requests of a follower's session looks at."""
+    found = []
+    for epoch in range(1, epochs + 1):
+        reading = sessions.begin(request(session=session, epoch=epoch, replica=FOLLOWER))
+        found.append(len(reading.reads))
+        reading.answer()
+        clock.seconds += every_s
+    return found
+
+
 def test_all_sessions_together_remember_so_many_partitions(
     sessions: FetchSessionCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:

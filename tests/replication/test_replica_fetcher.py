@@ -11,7 +11,12 @@ import pytest
 
 from barnabas.broker.replication import fetch_response
 from barnabas.broker.replication.fetch_response import NextStep
-from barnabas.broker.replication.fetch_session_handler import FetchPosition, Key, SessionRequest
+from barnabas.broker.replication.fetch_session_handler import (
+    FULL_LOOK_S,
+    FetchPosition,
+    Key,
+    SessionRequest,
+)
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_fetcher import (
     EARLIEST,
@@ -194,6 +199,33 @@ async def test_after_the_first_request_only_what_moved_is_named(
     assert session_request(await leader.asked()) == {"t": 1, "u": 3}
     leader.answer(("v", b""))
     assert session_request(await leader.asked()) == {}
+
+
+async def test_an_answer_without_news_is_no_reason_to_look_at_what_did_not_move(
+    leader: Leader,
+    fetcher: ReplicaFetcher,
+    replicas: ReplicaManager,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    moved = followed(replicas, "t")
+    fetcher.add(moved)
+    fetcher.wake()
+    await leader.asked()
+    leader.answer(("t", written(0, 2)))
+    assert session_request(await leader.asked()) == {"t": 2}
+    moved.log.advance_start(1)  # by this node's own retention
+    now += FULL_LOOK_S / 2
+    leader.answer()
+    assert session_request(await leader.asked()) == {}
+    now += FULL_LOOK_S / 2
+    leader.answer()
+    assert log_starts(await leader.asked()) == {"t": 1}
+
+
+def log_starts(request: messages.FetchRequest) -> dict[str, int]:
+    return {topic.topic: topic.partitions[0].log_start_offset for topic in request.topics}
 
 
 async def test_what_came_meanwhile_does_not_wait_for_the_answer_that_others_wait_for(
