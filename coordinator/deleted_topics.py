@@ -7,6 +7,8 @@ next pass, and share it. A pass is not to be told from a metadata update that ca
 - what is left is removed before a topic is back, when somebody may commit to it again;
 - a partition that is led from now on is cleaned when it is loaded, as one that was loading is.
 
+What a partition holds that nobody led while the topic went stays until retention, as in Kafka.
+
 Source: docs/spec/coordinator.md §4.
 """
 
@@ -78,9 +80,16 @@ class DeletedTopics:
             for _ in self._passes:
                 pass
 
-    def elected(self, term: GroupTerm) -> None:
-        """A term begins: it is to be cleaned of what is still being removed once it is loaded."""
+    def elected(self, term: GroupTerm, former: GroupTerm | None) -> None:
+        """A term begins: it is to be cleaned of what is still being removed once it is loaded.
+
+        And of what ``former`` was to be cleaned of, a term that was loading until now. Only of
+        the epoch before: in one between, another node may have led, and taken commits to a topic
+        that was made anew.
+        """
         term.deleted_topics.update(self._under_way, self._waiting)
+        if former is not None and former.leader_epoch == term.leader_epoch - 1:
+            term.deleted_topics.update(former.deleted_topics)
 
     def clean(self, groups: Iterable[Group], topics: AbstractSet[str]) -> None:
         """Remove the offsets of these topics from groups that were just loaded."""

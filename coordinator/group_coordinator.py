@@ -293,10 +293,11 @@ class GroupCoordinator:
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This node leads an offsets partition: 14 for its groups until it is loaded."""
+        former = self.registry.term_at(partition)
         term = self.registry.elected(partition, leader_epoch)
         if term is not None:
             log.debug("elected partition=%d epoch=%d", partition, leader_epoch)
-            self._deleted_topics.elected(term)
+            self._deleted_topics.elected(term, former)
             self.loader.begin(term, self.standbys.take(partition))
 
     def on_resigned(self, partition: int, leader_epoch: int | None) -> None:

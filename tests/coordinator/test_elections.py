@@ -143,6 +143,35 @@ def test_topics_deleted_while_a_partition_loads_are_cleaned_after_it(
     assert harness.committed(topic="clicks") == 2
 
 
+def test_topics_deleted_while_a_partition_loads_are_cleaned_under_its_next_epoch_too(
+    harness: CoordinatorHarness,
+) -> None:
+    harness.commit(1)
+    harness.commit(2, topic="clicks")
+    harness.log.resign(G)
+    harness.coordinator.on_resigned(G, 1)
+    harness.elect(G, 1)
+    harness.coordinator.topics_deleted(["orders"])
+    harness.elect(G, 2)
+    harness.turn()
+    assert harness.group().term.leader_epoch == 2
+    assert harness.committed() == -1
+    assert harness.committed(topic="clicks") == 2
+
+
+def test_a_topic_deleted_before_another_node_led_is_not_cleaned_of_what_it_may_have_taken(
+    harness: CoordinatorHarness,
+) -> None:
+    harness.commit(1)
+    harness.log.resign(G)
+    harness.coordinator.on_resigned(G, 1)
+    harness.elect(G, 1)
+    harness.coordinator.topics_deleted(["orders"])
+    harness.elect(G, 3)
+    harness.turn()
+    assert harness.committed() == 1
+
+
 def test_an_election_told_twice_is_one_load(harness: CoordinatorHarness) -> None:
     harness.commit(1)
     harness.log.resign(G)
