@@ -6,7 +6,9 @@ Source: docs/spec/cluster.md §1.1 and §1.10.
 from __future__ import annotations
 
 import logging
+import os
 import select
+import threading
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -44,6 +46,18 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
     def async_result(self) -> AsyncResult:
         """What kazoo answers a call with."""
         return _Answer(self)
+
+    def create_socket_pair(self) -> tuple[Any, Any]:
+        """What kazoo's thread is woken with, once for each request: what it reads, what we write.
+
+        Without a connection it reads nothing, and a pair of sockets holds some 280 bytes: the next
+        request stopped the whole event loop until ZooKeeper was back.
+        """
+        if not hasattr(os, "eventfd"):  # macOS
+            pair: tuple[Any, Any] = super().create_socket_pair()
+            return pair
+        waiting = _WaitingRequests()
+        return waiting, waiting
 
     def dispatch_callback(self, callback: Any) -> None:
         """Tell a watch at once."""
@@ -99,6 +113,40 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
             raise OSError(f"no TLS: {self.tls_problem}") from error
         self.tls_problem = ""
         return secured
+
+
+class _WaitingRequests:
+    """Both ends of a socket pair for kazoo, but one that is never full: it counts what it holds."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # A thread that closes it must not let another write into whatever has its number then.
+        self._lock = threading.Lock()
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def send(self, data: bytes) -> int:
+        with self._lock:
+            os.eventfd_write(self._checked(), len(data))
+        return len(data)
+
+    def recv(self, _size: int) -> bytes:
+        """One byte; raises BlockingIOError where there is none."""
+        with self._lock:
+            os.eventfd_read(self._checked())
+        return b"\0"
+
+    def close(self) -> None:
+        with self._lock:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+    def _checked(self) -> int:
+        if self._descriptor < 0:
+            raise OSError("closed")
+        return self._descriptor
 
 
 class _Answer(AsyncResult):  # type: ignore[misc]  # kazoo has no types

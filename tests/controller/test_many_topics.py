@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.handlers import topics
 from barnabas.client.zookeeper.interface import ConnectionLost, Op, Stat, Watch
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import create_topics, delete_topics
@@ -125,3 +126,26 @@ async def test_topics_deleted_by_one_request_are_marked_together_each_with_its_o
     ]
     assert most == len(names)  # topic-3 twice, topic-7 never
     assert await cluster.observer.children(znodes.BROKER_TOPICS) == ["topic-7"]
+
+
+async def test_topics_behind_those_that_zookeeper_did_not_answer_for_are_not_asked_about_in_vain(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "MARKED_AT_ONCE", 10)
+    node = await cluster.start(1)
+    await cluster.elected()
+    handler = topics_handler(cluster, node)
+    names = [f"topic-{number}" for number in range(30)]
+    creation = create_topics.CreateTopicsRequest(topics=list(map(wanted, names)), timeout_ms=5000)
+    await handler.create(call(creation, 7))
+    asked: list[str] = []
+
+    async def unanswered(path: str, data: bytes = b"", **how: bool) -> str:
+        asked.append(path)
+        raise ConnectionLost("nobody answers")
+
+    monkeypatch.setattr(cluster.observer, "create", unanswered)
+    deletion = delete_topics.DeleteTopicsRequest(topic_names=names, timeout_ms=5000)
+    answer = await handler.delete(call(deletion, 5))
+    assert {each.error_code for each in answer.responses} == {ErrorCode.REQUEST_TIMED_OUT}
+    assert asked == [znodes.deletion_path(name) for name in names[:10]]

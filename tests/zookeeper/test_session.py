@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -157,6 +158,47 @@ async def test_what_waits_for_kazoo_knows_ready_sockets_from_closed_ones() -> No
         assert handler.select([here], [here], [], 0.01) == ([here], [here], [])
     with pytest.raises(ValueError, match="negative"):
         handler.select([here], [], [], 0)
+
+
+async def test_any_number_of_requests_may_wait_for_kazoo() -> None:
+    reads, writes = kazoo_handler.KazooHandler(None).create_socket_pair()
+    os.set_blocking(writes.fileno(), False)  # what would stop the loop for ever fails instead
+    handler = kazoo_handler.KazooHandler(None)
+    assert handler.select([reads], [], [], 0) == ([], [], [])
+    for _ in range(1000):
+        writes.send(b"\0")
+    for _ in range(1000):
+        assert handler.select([reads], [], [], 0) == ([reads], [], [])
+        assert reads.recv(1) == b"\0"
+    assert handler.select([reads], [], [], 0) == ([], [], [])
+    writes.close()
+    reads.close()
+    with pytest.raises(OSError, match="closed"):
+        writes.send(b"\0")
+    with pytest.raises(OSError, match="closed"):
+        reads.recv(1)
+
+
+async def test_the_loop_runs_on_whatever_is_asked_while_zookeeper_is_away(hosts: str) -> None:
+    server = await asyncio.to_thread(EmbeddedZooKeeper().start)
+    try:
+        session = await connect(server.hosts, session_timeout_ms=9000)
+        suspended = asyncio.Event()
+        session.on_state.append(
+            lambda state: suspended.set() if state is SessionState.SUSPENDED else None
+        )
+        restarted = asyncio.create_task(asyncio.to_thread(server.restart))
+        await suspended.wait()
+        asked = [asyncio.create_task(session.create(f"/{name}")) for name in range(1000)]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} <= {str, ConnectionLost}
+        await restarted
+        # Each request wakes kazoo once: were one wake-up lost, this would wait for another.
+        assert await session.create("/last") == "/last"
+        assert await session.exists("/last") is not None
+        await session.close()
+    finally:
+        await asyncio.to_thread(server.stop)
 
 
 async def test_an_expired_session_is_told_as_suspended_lost_connected(
