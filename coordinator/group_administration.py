@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
+from barnabas.protocol.acl import GROUP_OPERATIONS
 from barnabas.protocol.audit_topic import DELETE, FORGET
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_groups as describing
@@ -106,14 +107,17 @@ class GroupAdministration:
         """Answer for each group by itself, however often it is named.
 
         One that is not there is Dead, which is no error before version 6. So is one of the new
-        protocol: tools ask for it with ConsumerGroupDescribe.
+        protocol: tools ask for it with ConsumerGroupDescribe. Where there are rights, what the peer
+        may do takes the place of all operations (broker/handlers/group_guards.py).
         """
         described: dict[str, describing.Group] = {}
         listings: list[_Listing] = []
 
         def describe(name: str) -> None:
             if name not in described:
-                described[name] = self._describe(name, version, listings)
+                found = described[name] = self._describe(name, version, listings)
+                if request.include_authorized_operations and not found.error_code:
+                    found.authorized_operations = GROUP_OPERATIONS
 
         def begin(end: Callable[[], None]) -> None:
             def answer() -> None:

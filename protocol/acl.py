@@ -65,6 +65,10 @@ class Operation(_Word):
     DESCRIBE_TOKENS = 14
 
 
+GROUP_OPERATIONS: Final = 1 << Operation.READ | 1 << Operation.DELETE | 1 << Operation.DESCRIBE
+"""Everything that may be done to a group, as the bits of an answer where nobody forbids anything."""
+
+
 class Permission(_Word):
     """Whether an entry forbids or permits."""
 

@@ -188,7 +188,9 @@ class MetadataHandler:
         may_create = request.allow_auto_topic_creation and self._create is not None
         asked: dict[tuple[str | None, bytes], None] = {}
         for topic in request.topics:
-            asked[topic.name, topic.topic_id] = None
+            # By its id, whatever name stands beside it: with Java's client that is an empty one.
+            name = topic.name if topic.topic_id == NO_TOPIC_ID else None
+            asked[name, topic.topic_id] = None
             if turn.is_over():
                 yield
         return (

@@ -13,6 +13,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.cooperative import CooperativeScheduler, Steps, Turn
 from barnabas.coordinator.group_registry import GroupRegistry
 from barnabas.coordinator.ports import Caller
+from barnabas.protocol.acl import GROUP_OPERATIONS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -60,13 +61,18 @@ class ConsumerGroupDescriptions:
         _caller: Caller,
         respond: Respond,
     ) -> None:
-        """Answer for each group by itself, in the order of the request, once all are known."""
+        """Answer for each group by itself, in the order of the request, once all are known.
+
+        Where there are rights, what the peer may do takes the place of all operations.
+        """
         names = list(dict.fromkeys(request.group_ids))
         found: dict[str, DescribedGroup] = {}
 
         def begin(end: Callable[[], None]) -> None:
             def described(name: str, group: DescribedGroup) -> None:
                 found[name] = group
+                if request.include_authorized_operations and not group.error_code:
+                    group.authorized_operations = GROUP_OPERATIONS
                 if len(found) == len(names):
                     end()
                     groups = [found[name] for name in names]

@@ -294,6 +294,26 @@ def test_metadata_by_id_hides_the_name(running: Running) -> None:
     ]
 
 
+def test_metadata_goes_by_the_id_where_a_client_of_java_puts_an_empty_name_beside_it(
+    running: Running,
+) -> None:
+    runner, node = running
+    node.entries([granted(rights.DESCRIBE_TOPIC, "t")])
+    ids = node.node._metadata.snapshot.topic_ids
+    asked = [ids["t"], ids["secret"], bytes(range(16))]
+    request = metadata.MetadataRequest(
+        topics=[metadata.Topic(name="", topic_id=one) for one in asked]
+    )
+    answer = runner.run(node.ask(request, 12))
+    assert [(one.error_code, one.name, one.topic_id) for one in answer.topics] == [
+        (0, "t", asked[0]),
+        (29, None, asked[1]),
+        (100, None, asked[2]),
+    ]
+    early = runner.run(node.ask(request, 11))
+    assert {one.error_code for one in early.topics} == {42}
+
+
 @pytest.mark.parametrize(
     ("entries", "code"),
     [

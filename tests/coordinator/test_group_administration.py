@@ -82,6 +82,22 @@ def test_a_cluster_in_which_no_group_was_ever_used_has_none(
 # -- describing ------------------------------------------------------------------------------
 
 
+def test_where_nobody_forbids_anything_every_operation_is_told_of_who_asks_for_them(
+    harness: CoordinatorHarness,
+) -> None:
+    harness.stable()
+    for is_asked, version, operations in (
+        (False, 5, (-(2**31), -(2**31))),
+        (True, 5, (328, 328)),  # a dead group is no error before version 6
+        (True, 6, (328, -(2**31))),
+    ):
+        request = describe_groups.DescribeGroupsRequest(
+            groups=["g", "gone"], include_authorized_operations=is_asked
+        )
+        groups = harness.ask("describe_groups", request, version).answer.groups
+        assert tuple(group.authorized_operations for group in groups) == operations
+
+
 def test_a_stable_group_is_described_whole(harness: CoordinatorHarness) -> None:
     (member,) = harness.stable()
     group = described(harness)

@@ -70,6 +70,18 @@ def shell(tool: Tool, cluster: Deployment) -> Shell:
     return Shell(tool, cluster)
 
 
+def test_a_topic_is_described_by_its_id(shell: Shell, topic: str) -> None:
+    shell.create(topic, 2, 3)
+    shown = shell(TOPICS, "--describe", "--topic", topic)
+    (topic_id,) = {
+        word
+        for line in shown.splitlines()
+        if "TopicId: " in line
+        for word in [line.split("TopicId: ")[1].split()[0]]
+    }
+    assert shell(TOPICS, "--describe", "--topic-id", topic_id) == shown
+
+
 def test_topics_are_created_with_replicas_and_grow(
     shell: Shell, cluster: Deployment, topic: str
 ) -> None:

@@ -9,10 +9,12 @@ from barnabas.protocol.messages import consumer_group_describe, describe_groups,
 from tests.coordinator.consumer_groups.beats import Beats
 from tests.coordinator.coordinator_harness import G
 
+UNTOLD = -(2**31)
 
-def describe(beats: Beats, *groups: str) -> list[Any]:
+
+def describe(beats: Beats, *groups: str, with_operations: bool = False) -> list[Any]:
     request = consumer_group_describe.ConsumerGroupDescribeRequest(
-        group_ids=list(groups), include_authorized_operations=False
+        group_ids=list(groups), include_authorized_operations=with_operations
     )
     return list(beats.harness.ask("consumer_group_describe", request, 1).answer.groups)
 
@@ -50,6 +52,18 @@ def test_each_group_has_its_own_code(beats: Beats) -> None:
     assert codes == [("", ErrorCode.INVALID_GROUP_ID), ("g", 0), ("x", 69)]
     assert describe(beats, "classic")[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert describe(beats) == []
+
+
+def test_where_nobody_forbids_anything_every_operation_is_told_of_who_asks_for_them(
+    beats: Beats,
+) -> None:
+    beats.join("A")
+    told = [group.authorized_operations for group in describe(beats, "g", "x")]
+    assert told == [UNTOLD, UNTOLD]
+    told = [
+        group.authorized_operations for group in describe(beats, "g", "x", with_operations=True)
+    ]
+    assert told == [328, UNTOLD]
 
 
 def test_a_description_waits_until_it_is_committed(beats: Beats) -> None:
