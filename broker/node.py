@@ -662,6 +662,7 @@ class Node:
                 if self.config.topics.auto_create_topics_enable
                 else None
             ),
+            auto_create_answer=self._auto_topic_creation.answer,
             transactions=self._transaction_host.transactions,
             marker_writer=self._marker_writer,
             verifier=self._verifier,

@@ -66,7 +66,7 @@ class Operation(_Word):
 
 
 GROUP_OPERATIONS: Final = 1 << Operation.READ | 1 << Operation.DELETE | 1 << Operation.DESCRIBE
-"""Everything that may be done to a group, as the bits of an answer where nobody forbids anything."""
+"""Everything that may be done to a group, as bits of an answer, where nobody forbids anything."""
 
 
 class Permission(_Word):

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.zookeeper.interface import ZooKeeperError
@@ -29,8 +32,25 @@ AUDIT_PARTITIONS: Final = 3
 """Changes by hand are few; a group's are in one partition."""
 EVENTS_PARTITIONS: Final = 3
 EVENTS_KEPT_MS: Final = 7 * 24 * 3_600_000
+TOLD_S: Final = 10.0
+"""A refusal is told for so long, unless the creation that whoever asks has tried ends otherwise."""
+NODES_START_S: Final = 5.0
+"""A factor above the number of nodes is told only when it is refused for so long.
+
+Nodes that are started together do not come together, and librdkafka gives up its records at once.
+"""
 SAFE_FACTOR: Final = 3
 """From here a commit is on two disks before it is acknowledged, whatever fails meanwhile."""
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """Why a topic could not be created, and when that was found first and last."""
+
+    code: ErrorCode
+    reason: str
+    first: float
+    last: float
 
 
 class AutoTopicCreation:
@@ -41,13 +61,16 @@ class AutoTopicCreation:
         writer: TopicCreator,
         coordinator: CoordinatorConfig,
         transactions: TransactionConfig,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``now`` gives seconds."""
+        self._now = now
         self._writer = writer
         self._coordinator = coordinator
         self._transactions = transactions
         self._names: deque[str] = deque()
         self._filled = asyncio.Event()
-        self._refusals: dict[str, str] = {}
+        self._refusals: dict[str, _Refusal] = {}
 
     def ask(self, name: str) -> bool:
         """Have a topic created soon, with the node's defaults; the name must be a valid one.
@@ -59,6 +82,17 @@ class AutoTopicCreation:
         self._names.append(name)
         self._filled.set()
         return True
+
+    def answer(self, name: str) -> ErrorCode:
+        """What is answered for a topic that was asked for: 5, or what its creation failed with."""
+        refusal = self._refusals.get(name)
+        now = self._now()
+        if refusal is None or now - refusal.last > TOLD_S:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        may_pass = refusal.code is ErrorCode.INVALID_REPLICATION_FACTOR
+        if may_pass and now - refusal.first < NODES_START_S:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        return refusal.code
 
     async def run(self) -> None:
         """Create what is asked for, until cancelled."""
@@ -77,17 +111,25 @@ class AutoTopicCreation:
             await self._writer.create(plan, known)
         except Refused as refusal:
             if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                self._report(name, str(refusal))
+                self._note(name, refusal)
         except ZooKeeperError as error:
             log.warning("could not create a topic topic=%s: %r", name, error)
         else:
             self._refusals.pop(name, None)
             log.info("created a topic on demand topic=%s", name)
 
-    def _report(self, name: str, reason: str) -> None:
-        """Say it once: clients ask again ten times a second."""
-        if self._refusals.get(name) != reason and len(self._refusals) < WAITING_MAX:
-            self._refusals[name] = reason
+    def _note(self, name: str, refusal: Refused) -> None:
+        """For who asks again; the log says it once, since clients ask ten times a second."""
+        now, reason = self._now(), str(refusal)
+        former = self._refusals.pop(name, None)
+        is_new = former is None or former.reason != reason
+        if is_new or now - former.last > TOLD_S:
+            former = _Refusal(refusal.code, reason, first=now, last=now)
+        former.last = now
+        if len(self._refusals) >= WAITING_MAX:
+            del self._refusals[next(iter(self._refusals))]  # what was refused longest ago
+        self._refusals[name] = former
+        if is_new:
             log.error("cannot create a topic topic=%s: %s", name, reason)
 
     def _wish(self, name: str) -> RequestedTopic:

@@ -46,6 +46,10 @@ NO_CONTROLLER: Final = -1
 NO_LEADER: Final = -1
 
 
+def _soon(_name: str) -> ErrorCode:
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
 class MetadataHandler:
     """Answers from the latest snapshot; a topic that is missing may be created behind that."""
 
@@ -55,6 +59,7 @@ class MetadataHandler:
         cluster_id: str,
         *,
         create: Callable[[str], bool | None] | None,
+        creation_answer: Callable[[str], ErrorCode] = _soon,
         mutations: ControllerMutationQuotas | None = None,
         partitions: int = 1,
         rights: GuardContext | None = None,
@@ -62,7 +67,8 @@ class MetadataHandler:
         """``create`` has a missing topic created soon; None when that is switched off.
 
         It says whether that was not asked for already: then ``partitions`` count as changes of
-        whoever asked, where ``mutations`` bind that client. ``rights`` None: everybody may see and
+        whoever asked, where ``mutations`` bind that client. ``creation_answer`` says what a topic
+        is answered with that is being created, or cannot be. ``rights`` None: everybody may see and
         do everything.
         """
         self._mutations = mutations
@@ -71,6 +77,7 @@ class MetadataHandler:
         self._rights = rights
         self._cluster_id = cluster_id
         self._create = create
+        self._creation_answer = creation_answer
         self._encoded: dict[tuple[str, int], EncodedTopics] = {}
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -237,7 +244,7 @@ class MetadataHandler:
         if not self._may_create(call, name):
             return _hidden(name)
         view.created += bool(self._create(name))
-        return _unknown(name, ErrorCode.LEADER_NOT_AVAILABLE)
+        return _unknown(name, self._creation_answer(name))
 
 
 async def wait_for_nodes(cache: MetadataCache, call: Call) -> None:

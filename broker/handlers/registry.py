@@ -34,6 +34,7 @@ from barnabas.broker.verification.verifier import Verifier
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.transactions.service import TransactionCoordinator
+from barnabas.protocol.errors import ErrorCode
 
 from . import sasl
 from .acls import AclsHandler
@@ -112,6 +113,8 @@ class HandlerDependencies:
     """Whether groups of KIP-848 are on in all of the cluster now."""
     auto_create: Callable[[str], bool] | None
     """Has a topic created that a client asks about; None where that is switched off."""
+    auto_create_answer: Callable[[str], ErrorCode]
+    """What such a topic is answered with: that it comes, or why it cannot."""
     transactions: TransactionCoordinator
     marker_writer: MarkerWriter
     verifier: Verifier
@@ -197,6 +200,7 @@ def _cluster(node: HandlerDependencies) -> Iterator[ApiHandler]:
         node.metadata,
         node.cluster_id,
         create=node.auto_create,
+        creation_answer=node.auto_create_answer,
         mutations=node.quotas.mutations,
         partitions=node.config.topics.num_partitions,
         rights=node.rights,

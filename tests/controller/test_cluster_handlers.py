@@ -292,6 +292,22 @@ def test_a_missing_topic_is_created_behind_the_answer_when_both_sides_agree(
     assert created == ["new"]
 
 
+def test_a_missing_topic_that_cannot_be_created_is_answered_with_the_reason(
+    cache: MetadataCache,
+) -> None:
+    created: list[str] = []
+    handler = MetadataHandler(
+        cache,
+        "cluster",
+        create=created.append,
+        creation_answer={"a_b": ErrorCode.INVALID_TOPIC_EXCEPTION}.__getitem__,
+    )
+    request = metadata.MetadataRequest(topics=[metadata.Topic(name="a_b")])
+    (missing,) = at_once(handler.describing(call(request, 12))).topics
+    assert missing.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert created == ["a_b"]  # what was in its way may be gone
+
+
 def test_the_audit_topic_is_not_made_for_whoever_names_it_and_a_state_topic_is(
     cache: MetadataCache,
 ) -> None:

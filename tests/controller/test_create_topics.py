@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.broker.controller.auto_topic_creation import AutoTopicCreation
+from barnabas.broker.controller.auto_topic_creation import (
+    NODES_START_S,
+    TOLD_S,
+    AutoTopicCreation,
+)
 from barnabas.broker.controller.create_topics import KnownCluster, RequestedTopic
 from barnabas.client.zookeeper.interface import Watch
 from barnabas.coordinator.config import CoordinatorConfig
@@ -19,6 +23,7 @@ from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.names import collides
 from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
+from tests.replication.logs import turns
 from tests.sim.simulated_zookeeper import SimEnsemble
 
 
@@ -172,6 +177,52 @@ async def test_topics_created_on_demand_read_the_names_once_for_all_that_wait(
     await cluster.led("later", 0, 1)
     running.cancel()
     assert await cluster.observer.exists(znodes.topic_path("a_b")) is None
+
+
+class Clock:
+    seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+async def tried(creation: AutoTopicCreation, name: str) -> ErrorCode:
+    """What is answered for a topic once its creation was tried."""
+    running = asyncio.create_task(creation.run())
+    creation.ask(name)
+    while not creation.ask(name):  # it is queued until then
+        await turns()
+    running.cancel()
+    return creation.answer(name)
+
+
+async def test_who_asks_again_for_a_topic_that_cannot_be_created_is_told_why(
+    cluster: SmallCluster,
+) -> None:
+    await cluster.start(1)
+    await cluster.create("a.b", {0: (1,)})
+    clock = Clock()
+    creation = AutoTopicCreation(cluster.writer(), CoordinatorConfig(), TransactionConfig(), clock)
+    assert creation.answer("a_b") == ErrorCode.LEADER_NOT_AVAILABLE
+    assert await tried(creation, "a_b") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert creation.answer("another") == ErrorCode.LEADER_NOT_AVAILABLE
+    clock.seconds += TOLD_S + 1
+    assert creation.answer("a_b") == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+async def test_a_factor_above_the_number_of_nodes_is_told_when_none_came_for_some_time(
+    cluster: SmallCluster,
+) -> None:
+    await cluster.start(1)
+    clock, wanted = Clock(), CoordinatorConfig(offsets_replication_factor=2)
+    creation = AutoTopicCreation(cluster.writer(), wanted, TransactionConfig(), clock)
+    for _ in range(2):
+        assert await tried(creation, OFFSETS_TOPIC) == ErrorCode.LEADER_NOT_AVAILABLE
+        clock.seconds += NODES_START_S / 2
+    assert await tried(creation, OFFSETS_TOPIC) == ErrorCode.INVALID_REPLICATION_FACTOR
+    await cluster.start(2)
+    assert await tried(creation, OFFSETS_TOPIC) == ErrorCode.LEADER_NOT_AVAILABLE
+    assert await cluster.observer.exists(znodes.topic_path(OFFSETS_TOPIC)) is not None
 
 
 @given(
