@@ -151,6 +151,7 @@ class _Loading:
         self._segments: list[Segment] = []
         self._snapshots = ProducerSnapshots(files, directory)
         self._changed: list[Segment] = []
+        self._has_dropped = False
         """Cut, or with other indexes than on the disk: to be fsynced before the log is used."""
         self._transactions = TransactionRecovery()
         self._end_offset = 0
@@ -426,6 +427,7 @@ class _Loading:
             log.warning("dropped a segment behind damage path=%s", segment.path(".log"))
             assert self._segments[-1] is segment, "dropped out of order"
             self._segments.pop()
+            self._has_dropped = True
             segment.retire()
             for suffix in (*SUFFIXES, SNAPSHOT_SUFFIX):
                 self._files.unlink(segment.path(suffix))
@@ -475,7 +477,7 @@ class _Loading:
         )
         # The next start after a crash need not replay what this one did.
         self._unless_full(lambda: self._snapshots.take(producers, end_offset))
-        if self._changed:
+        if self._changed or self._has_dropped:
             await uninterrupted(
                 self._files.off_loop(lambda: self._files.sync_directory(self._directory))
             )

@@ -89,6 +89,23 @@ async def test_a_log_without_records_costs_a_start_after_a_crash_no_fsync(tmp_pa
     assert harness.append(count=2).base_offset == 0
 
 
+async def test_segments_behind_an_empty_one_are_gone_for_good_before_the_log_is_used(
+    tmp_path: Path,
+) -> None:
+    """Back after a power cut, they would stand behind whatever was written since."""
+    files = FaultyFiles()
+    harness = LogHarness(tmp_path / "t-0", files, segment_bytes=200)
+    for _ in range(4):
+        harness.append(size=100)
+    await harness.log.flush()
+    for suffix in (".log", ".index", ".timeindex"):
+        harness.segment_file(0).with_suffix(suffix).write_bytes(b"")
+    before = files.counts["fsync"]
+    log = await harness.crash()
+    assert (log.end_offset, stems(harness, ".log")) == (0, [0])
+    assert files.counts["fsync"] > before
+
+
 async def test_recovery_removes_the_segments_behind_the_damage(harness: LogHarness) -> None:
     damage(harness, 8, 150)
     log = await harness.crash()
