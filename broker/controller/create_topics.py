@@ -13,7 +13,7 @@ from typing import Final
 
 from barnabas.broker.metadata.internal_topics import refuse_loss, with_needed
 from barnabas.broker.metadata.random_uuid import new_topic_id
-from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.log_config import LogConfig, refuse_tiering
 from barnabas.client.zookeeper.interface import (
     Create,
     MultiFailed,
@@ -232,9 +232,11 @@ class TopicCreator:
                 raise Refused(ErrorCode.INVALID_CONFIG, f"{name}: null is no value")
             given[name] = value
         try:
-            return given, self._log_defaults().with_overrides(given)
+            config = self._log_defaults().with_overrides(given)
+            refuse_tiering(given)
         except ConfigError as error:
             raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        return given, config
 
     def _assignment(self, wish: RequestedTopic, nodes: Sequence[CandidateNode]) -> Assignment:
         if wish.assignment:

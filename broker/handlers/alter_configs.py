@@ -17,7 +17,7 @@ from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.dynamic_settings import OF_LISTENERS, scope_of, setting_of
 from barnabas.broker.settings.group_configs import GroupConfigs
 from barnabas.broker.settings.listener_settings import base_name
-from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.log_config import LogConfig, refuse_tiering
 from barnabas.broker.settings.node_config import NodeConfig, known_names
 from barnabas.broker.settings.ssl_settings import SslSettings, is_secret
 from barnabas.broker.settings.topic_configs import TopicConfigs
@@ -173,6 +173,7 @@ class AlterConfigsHandler:
             defaults.with_overrides(
                 {key: text for key, text in wanted.items() if key in known or key in named}
             )
+            refuse_tiering({key: text for key, text in wanted.items() if key in named})
             if POLICY in named or is_all:
                 refuse_loss(name, wanted)
 

@@ -118,6 +118,26 @@ class LogConfig:
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "follower.replication.throttled.replicas", (), "partition:follower pairs, or *"
     )
+    remote_storage_enable: bool = setting(
+        "remote.storage.enable", False, "not enforced: nothing is tiered, and true is refused"
+    )
+    local_retention_ms: int = setting(
+        "local.retention.ms", -2, "not enforced: nothing is tiered, retention.ms holds", least=-2
+    )
+    local_retention_bytes: int = setting(
+        "local.retention.bytes",
+        -2,
+        "not enforced: nothing is tiered, retention.bytes holds",
+        least=-2,
+    )
+    remote_log_copy_disable: bool = setting(
+        "remote.log.copy.disable", False, "not enforced: nothing is tiered, and true is refused"
+    )
+    remote_log_delete_on_disable: bool = setting(
+        "remote.log.delete.on.disable",
+        False,
+        "not enforced: nothing is tiered, and true is refused",
+    )
 
     @property
     def is_compacted(self) -> bool:
@@ -197,8 +217,35 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
     "min.insync.replicas": ("min.insync.replicas",),
     "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+    "local.retention.ms": ("log.local.retention.ms",),
+    "local.retention.bytes": ("log.local.retention.bytes",),
 }
 """Topic key to the node's names for it, the one that wins first."""
+
+
+def refuse_tiering(overrides: Mapping[str, str]) -> None:
+    """Raises ConfigError where somebody asks for tiered storage, which is not built.
+
+    Asked of what a request sets and not of what a topic has: one that came from a Kafka cluster
+    with tiered storage keeps its other settings. Source: Kafka 3.9 LogConfig, which refuses the
+    first where a node has no tiered storage, and the other two wherever there is ZooKeeper.
+    """
+    known = declared(LogConfig)
+    problems = [
+        f"{name}=true: {reason}"
+        for name, reason in _TIERING.items()
+        if name in overrides and parsed(known[name], overrides[name])
+    ]
+    if problems:
+        raise ConfigError(*problems)
+
+
+_TIERING: Final = {
+    "remote.storage.enable": "tiered storage is not built; all segments stay on local disks",
+    "remote.log.copy.disable": "tiered storage is not built; Kafka takes it with KRaft alone",
+    "remote.log.delete.on.disable": "tiered storage is not built; Kafka takes it with KRaft alone",
+}
+"""What asks for tiered storage when it is true, and why it is refused."""
 
 _THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
 

@@ -97,8 +97,6 @@ inter.broker.protocol.version str 3.9-IV0
 kafka.metrics.polling.interval.secs int 10
 kafka.metrics.reporters list empty
 log.dir.failure.timeout.ms int 30000
-log.local.retention.bytes int>=-2 -2 cluster
-log.local.retention.ms int>=-2 -2 cluster
 log.message.format.version str 3.0-IV1
 metadata.log.dir str -
 metadata.log.max.record.bytes.between.snapshots int 20971520

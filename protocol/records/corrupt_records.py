@@ -17,3 +17,14 @@ class CorruptRecords(Refused):
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.INVALID_RECORD) -> None:
         super().__init__(code, message)
+
+
+class ExpandsTooFar(CorruptRecords):
+    """Compressed records of more bytes than their reader takes; nothing says that they are damaged.
+
+    A producer that sends fewer of them at once is welcome, so it is told another code than this
+    one has (validate.py).
+    """
+
+    def __init__(self, codec: str, bytes_max: int) -> None:
+        super().__init__(f"{codec}: expands to more than {bytes_max} bytes")

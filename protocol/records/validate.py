@@ -24,7 +24,7 @@ from barnabas.protocol.records.compression.codecs import (
 from . import batch
 from .batch import Buffer
 from .convert import up_convert
-from .corrupt_records import CorruptRecords
+from .corrupt_records import CorruptRecords, ExpandsTooFar
 from .header import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -82,6 +82,10 @@ def prepare(
             view = _view(records)[: entries[0][1]]
             return _prepare_batch(view, batch.header(view), rules, now_ms, work)
         return _prepare_messages(records, entries, rules, now_ms, work)
+    except ExpandsTooFar as excess:
+        # Java's producer splits a batch that is told 10 and sends it again; with 87 each of its
+        # records would be lost, though all of them are good (Sender.completeBatch).
+        raise InvalidRecords(ErrorCode.MESSAGE_TOO_LARGE, excess.message) from excess
     except CorruptRecords as failure:
         raise InvalidRecords(failure.code, failure.message) from failure
 

@@ -70,6 +70,10 @@ async def test_each_change_is_announced(desk: Desk) -> None:
         (TOPIC, "t", ("retention.mss", APPEND, "1"), ErrorCode.INVALID_CONFIG),
         (TOPIC, "t", ("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
         (TOPIC, "t", ("cleanup.policy", APPEND, "burn"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("local.retention.ms", SET, "-3"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("remote.storage.enable", SET, "true"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("remote.log.copy.disable", SET, "true"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("remote.log.delete.on.disable", SET, "true"), ErrorCode.INVALID_CONFIG),
         (TOPIC, "t", ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
         (TOPIC, "t", ("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
         (TOPIC, "u", ("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -131,11 +135,56 @@ async def test_validation_writes_nothing(desk: Desk) -> None:
 
 
 async def test_what_a_later_kafka_left_in_a_topics_settings_stays(desk: Desk) -> None:
-    left = znodes.EntityConfig(config={"remote.storage.enable": "false"}).to_json()
+    left = znodes.EntityConfig(config={"remote.copy.lag.ms": "0"}).to_json()
     await desk.cluster.observer.set("/config/topics/t", left)
     assert (await desk.change(TOPIC, "t", ("retention.ms", SET, "9")))[0] == 0
     stored = await desk.stored("/config/topics/t")
-    assert stored == {"remote.storage.enable": "false", "retention.ms": "9"}
+    assert stored == {"remote.copy.lag.ms": "0", "retention.ms": "9"}
+
+
+async def test_settings_of_tiered_storage_may_be_spelt_out_and_are_told(desk: Desk) -> None:
+    """As MirrorMaker 2, Terraform and Strimzi spell them out."""
+    changes: dict[str, str] = {
+        "remote.storage.enable": "false",
+        "remote.log.copy.disable": "false",
+        "remote.log.delete.on.disable": "false",
+        "local.retention.ms": "1000",
+        "local.retention.bytes": "-1",
+    }
+    named = [(name, SET, value) for name, value in changes.items()]
+    assert await desk.change(TOPIC, "t", *named) == (0, None)
+    assert await desk.stored("/config/topics/t") == changes
+    told = await desk.told(TOPIC, "t")
+    assert {name: told[name] for name in changes} == {
+        name: (value, 1) for name, value in changes.items()
+    }
+
+
+async def test_tiered_storage_is_refused_in_words(desk: Desk) -> None:
+    assert await desk.change(TOPIC, "t", ("remote.storage.enable", SET, "true")) == (
+        ErrorCode.INVALID_CONFIG,
+        "remote.storage.enable=true: tiered storage is not built; all segments stay on local disks",
+    )
+
+
+async def test_a_topic_that_kafka_left_tiered_can_be_altered_and_mended(desk: Desk) -> None:
+    left = znodes.EntityConfig(config={"remote.storage.enable": "true"}).to_json()
+    await desk.cluster.observer.set("/config/topics/t", left)
+    assert (await desk.change(TOPIC, "t", ("retention.ms", SET, "9")))[0] == 0
+    assert (await desk.change(TOPIC, "t", ("remote.storage.enable", SET, "false")))[0] == 0
+    assert await desk.stored("/config/topics/t") == {
+        "remote.storage.enable": "false",
+        "retention.ms": "9",
+    }
+
+
+async def test_topics_inherit_local_retention_from_nodes(desk: Desk) -> None:
+    assert (await desk.told(TOPIC, "t"))["local.retention.ms"] == ("-2", 5)
+    await desk.change(NODE, "", ("log.local.retention.ms", SET, "6"))
+    assert (await desk.told(TOPIC, "t"))["local.retention.ms"] == ("6", 3)
+    assert (await desk.told(NODE, ""))["log.local.retention.ms"] == ("6", 3)
+    refused = await desk.change(NODE, "", ("log.local.retention.ms", SET, "-3"))
+    assert refused[0] == ErrorCode.INVALID_REQUEST
 
 
 async def test_the_older_request_replaces_all_settings(desk: Desk) -> None:

@@ -412,6 +412,8 @@ async def test_created_topics_are_answered_when_every_partition_is_led(
     settings = {item.name: (item.value, item.config_source) for item in made.configs or ()}
     assert settings["retention.ms"] == ("5", 1)
     assert settings["preallocate"] == ("false", 5)
+    assert settings["remote.storage.enable"] == ("false", 5)
+    assert settings["local.retention.ms"] == ("-2", 5)
     assert settings["cleanup.policy"] == ("delete", 5)
 
 

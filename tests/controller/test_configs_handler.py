@@ -23,6 +23,8 @@ from tests.controller.small_cluster import SmallCluster
 from tests.handlers.peer import call, over_the_wire
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden" / "node-configs.json"
+OF_TOPICS: Final = {"log.preallocate", "log.local.retention.ms", "log.local.retention.bytes"}
+"""What topics inherit and nobody acts on."""
 SETTINGS = {
     "zookeeper.connect": "z:1",
     "log.dirs": "d",
@@ -72,6 +74,8 @@ async def test_a_topic_has_its_own_settings_the_nodes_and_the_defaults(
     assert found["retention.ms"] == ("3600000", 4)
     assert found["cleanup.policy"] == ("delete", 5)
     assert found["preallocate"] == ("false", 5)
+    assert found["remote.storage.enable"] == ("false", 5)
+    assert found["local.retention.bytes"] == ("-2", 5)
 
 
 async def test_only_what_is_asked_for_is_told_with_what_would_hold_without_it(
@@ -86,6 +90,8 @@ async def test_only_what_is_asked_for_is_told_with_what_would_hold_without_it(
     ]
     documented = await described(handler, TOPIC, "t", include_documentation=True)
     assert all(config.documentation for config in documented.configs)
+    tiering = {config.name: config for config in documented.configs}["remote.storage.enable"]
+    assert (tiering.config_type, tiering.documentation[:13]) == (1, "not enforced:")
 
 
 async def test_version_0_tells_defaults_apart(handler: DescribeConfigsHandler) -> None:
@@ -124,7 +130,7 @@ async def test_a_node_tells_every_setting_that_it_has_or_that_kafka_tells(
     assert all(found[name].read_only for name in ours - kafka.keys() - HIDDEN_NAMES)
     unmeant = {name for name, each in found.items() if each.documentation[:13] == "not enforced:"}
     assert unmeant >= {"num.io.threads", "queued.max.requests", "client.quota.callback.class"}
-    assert unmeant - {"log.preallocate", PROTOCOL.name} <= UNSUPPORTED_SETTINGS.keys()
+    assert unmeant - OF_TOPICS - {PROTOCOL.name} <= UNSUPPORTED_SETTINGS.keys()
     assert found["sasl.jaas.config"].is_sensitive
     assert (found["num.io.threads"].value, found["num.io.threads"].config_source) == ("8", 5)
 

@@ -51,6 +51,9 @@ async def refusal(cluster: SmallCluster, **wish: Any) -> Refused:
         ({"name": "t", "configs": {"no.such": "1"}}, ErrorCode.INVALID_CONFIG),
         ({"name": "t", "configs": {"segment.bytes": "many"}}, ErrorCode.INVALID_CONFIG),
         ({"name": "t", "configs": {"segment.bytes": None}}, ErrorCode.INVALID_CONFIG),
+        ({"name": "t", "configs": {"local.retention.bytes": "-3"}}, ErrorCode.INVALID_CONFIG),
+        ({"name": "t", "configs": {"remote.storage.enable": "true"}}, ErrorCode.INVALID_CONFIG),
+        ({"name": "t", "configs": {"remote.log.copy.disable": "true"}}, ErrorCode.INVALID_CONFIG),
         ({"name": "t", "partitions": 1, "assignment": {0: [1]}}, ErrorCode.INVALID_REQUEST),
         ({"name": "t", "assignment": {1: [1]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ({"name": "t", "assignment": {0: []}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
@@ -69,6 +72,13 @@ async def test_a_wish_that_cannot_be_granted_has_its_code(
     await cluster.create("dotted.name", {0: (1,)})
     await cluster.observer.create(znodes.deletion_path("going"))
     assert (await refusal(cluster, **wish)).code is code
+
+
+async def test_a_wish_may_spell_out_that_nothing_is_tiered(cluster: SmallCluster) -> None:
+    await cluster.start(1)
+    configs: dict[str, str | None] = {"remote.storage.enable": "false", "local.retention.ms": "-2"}
+    plan = await cluster.writer().plan(RequestedTopic(name="t", configs=configs))
+    assert plan.configs == configs
 
 
 async def test_each_partition_gets_as_many_replicas_as_asked_for(cluster: SmallCluster) -> None:

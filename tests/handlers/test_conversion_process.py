@@ -242,6 +242,11 @@ async def test_refusals_come_back_as_they_were_raised(conversions: ConversionPro
     with pytest.raises(InvalidRecords) as refused:
         await conversions.prepare(nulls, produce_version=9, rules=rules, now_ms=NOW_MS)
     assert [place for place, _ in refused.value.record_errors] == [1]
+    far = batch.build_batch([(b"k", bytes(17 << 20))], timestamp_ms=NOW_MS, codec=1)
+    rules = ProduceRules(message_bytes_max=400_000)
+    with pytest.raises(InvalidRecords) as refused:
+        await conversions.prepare(far, produce_version=9, rules=rules, now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
     zstd = batch.build_batch([(b"k", b"1")], timestamp_ms=NOW_MS, codec=4)
     with pytest.raises(Refused) as refused_too:
         await conversions.down_convert(zstd, 1, 0, 100)

@@ -75,7 +75,6 @@ BY_NATURE: Sequence[tuple[str, str]] = (
     (r'"logDir":"[^"]*"', '"logDir":"DIR"'),
     (r'"size":\d+', '"size":N'),
     (r" sensitive=false synonyms=.*", ""),  # which defaults have one differs here and there
-    (r"(remote|local)\.\S+=.*", ""),  # tiered storage: not here
     (r"\s+", " "),
 )
 

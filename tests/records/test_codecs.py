@@ -13,6 +13,7 @@ import snappy
 import xxhash
 import zstandard
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.compression import lz4_frames, snappy_streams, zstd_frames
 from barnabas.protocol.records.compression.codecs import (
     Codec,
@@ -21,11 +22,16 @@ from barnabas.protocol.records.compression.codecs import (
     produced_bytes_max,
 )
 from barnabas.protocol.records.compression.output_room import KEPT_BYTES_MAX, room
-from barnabas.protocol.records.corrupt_records import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords, ExpandsTooFar
 
 TEXT = b"".join(b"%d bottles of milk, " % number for number in range(20_000))
 COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 PLENTY = 1 << 24
+
+
+def damaged(data: bytes) -> bytes:
+    """In its first block, which no codec here can make anything of then."""
+    return data[:30] + b"\xff" * 40 + data[70:]
 
 
 def read(codec: int, data: bytes, *, bytes_max: int = PLENTY, magic: int = 2) -> bytes:
@@ -50,8 +56,17 @@ def test_a_higher_level_gives_no_more_bytes(codec: Codec) -> None:
 def test_exactly_the_bound_is_allowed_and_one_byte_more_is_not(codec: Codec) -> None:
     data = compress(codec, TEXT)
     assert read(codec, data, bytes_max=len(TEXT)) == TEXT
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(ExpandsTooFar, match=f"more than {len(TEXT) - 1} bytes"):
         read(codec, data, bytes_max=len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@pytest.mark.parametrize("bytes_max", [PLENTY, 100_000])
+def test_damage_before_the_bound_is_damage(codec: Codec, bytes_max: int) -> None:
+    with pytest.raises(CorruptRecords) as caught:
+        read(codec, damaged(compress(codec, TEXT)), bytes_max=bytes_max)
+    assert type(caught.value) is CorruptRecords
+    assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
@@ -78,7 +93,7 @@ def test_zstd_is_corrupt_in_magic_1() -> None:
 
 
 def test_a_gzip_bomb_stops_at_the_bound() -> None:
-    with pytest.raises(CorruptRecords, match="more than 1000 bytes"):
+    with pytest.raises(ExpandsTooFar, match="more than 1000 bytes"):
         read(Codec.GZIP, zlib.compress(bytes(1 << 22), 9, 31), bytes_max=1000)
 
 
@@ -87,7 +102,7 @@ def test_gzip_may_come_in_several_members() -> None:
 
 
 def test_gzip_members_count_together_against_the_bound() -> None:
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(ExpandsTooFar):
         read(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two"), bytes_max=6)
 
 
@@ -256,7 +271,7 @@ def test_zstd_streams_are_read_in_several_frames_with_skippable_ones() -> None:
 def test_a_zstd_bomb_stops_at_the_bound() -> None:
     """Eight KiB that would become 256 MiB."""
     bomb = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1 << 28))
-    with pytest.raises(CorruptRecords, match="more than 1000000 bytes"):
+    with pytest.raises(ExpandsTooFar, match="more than 1000000 bytes"):
         read(Codec.ZSTD, bomb, bytes_max=1_000_000)
 
 

@@ -7,8 +7,9 @@ import struct
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records import batch
+from barnabas.protocol.records import batch, validate
 from barnabas.protocol.records.compression.codecs import Codec
+from barnabas.protocol.records.header import HEADER_BYTES
 from barnabas.protocol.records.produce_rules import ProduceRules
 from barnabas.protocol.records.record import Record
 from barnabas.protocol.records.validate import prepare
@@ -29,6 +30,14 @@ INVALID = ErrorCode.INVALID_RECORD
 CORRUPT = ErrorCode.CORRUPT_MESSAGE
 TIMESTAMP = ErrorCode.INVALID_TIMESTAMP
 UNSUPPORTED = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+LONG = [(b"k", b"%d bottles of milk" % number) for number in range(20_000)]
+
+
+@pytest.fixture
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound that snappy can reach, too."""
+    monkeypatch.setattr(validate, "produced_bytes_max", lambda message_bytes_max: 200_000)
 
 
 @pytest.mark.parametrize("version", range(3, 12))
@@ -165,7 +174,7 @@ def test_more_or_fewer_records_than_counted_are_refused(codec: Codec) -> None:
         assert refused(with_field(">i", 23, count - 1, data)).code == INVALID
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize("codec", COMPRESSED)
 def test_what_does_not_decompress_is_refused(codec: Codec) -> None:
     data = with_field(">h", 21, codec)
     assert refused(data).code == INVALID
@@ -174,8 +183,36 @@ def test_what_does_not_decompress_is_refused(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
 def test_a_batch_that_expands_beyond_all_measure_is_refused(codec: Codec) -> None:
     data = batch.build_batch([(b"k", bytes(17 << 20))], timestamp_ms=T0, codec=codec)
-    assert refused(data, rules=ProduceRules(message_bytes_max=400_000)).code == INVALID
+    refusal = refused(data, rules=ProduceRules(message_bytes_max=400_000))
+    assert (refusal.code, refusal.record_errors) == (TOO_LARGE, [])
+    assert refusal.message.endswith("expands to more than 16777216 bytes")
     assert accepted(data, rules=ProduceRules(message_bytes_max=600_000))
+
+
+def test_snappy_expands_an_entry_of_allowed_size_to_less_than_the_bound() -> None:
+    data = batch.build_batch([(b"k", bytes(17 << 20))], timestamp_ms=T0, codec=Codec.SNAPPY)
+    assert accepted(data, rules=ProduceRules(message_bytes_max=len(data)))
+    assert refused(data, rules=ProduceRules(message_bytes_max=len(data) - 1)).code == TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_batch_that_expands_too_far_is_too_large_and_not_damaged(
+    codec: Codec, little_room: None
+) -> None:
+    """So Java splits it and sends it again: told 87, it gave up all of its records."""
+    data = batch.build_batch(LONG, timestamp_ms=T0, codec=codec)
+    assert refused(data).code == TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_damaged_batch_is_damaged_however_far_it_would_expand(
+    codec: Codec, little_room: None
+) -> None:
+    data = batch.build_batch(LONG, timestamp_ms=T0, codec=codec)
+    data[HEADER_BYTES + 30 : HEADER_BYTES + 70] = b"\xff" * 40
+    assert refused(data).code == CORRUPT
+    batch.reseal(data)
+    assert refused(data).code == INVALID
 
 
 @pytest.mark.parametrize("codec", Codec)

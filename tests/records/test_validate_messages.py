@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records import batch
+from barnabas.protocol.records import batch, validate
 from barnabas.protocol.records.compression.codecs import Codec, compress
 from barnabas.protocol.records.message_set import encode_message, encode_messages
 from barnabas.protocol.records.produce_rules import ProduceRules
@@ -79,6 +79,17 @@ def flipped(data: bytes, position: int) -> bytes:
 )
 def test_the_inside_of_a_wrapper_is_checked(inner: bytes, code: ErrorCode) -> None:
     assert refused(wrapped(inner, magic=1), version=2).code == code
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_a_wrapper_that_expands_too_far_is_too_large(
+    magic: int, codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = encode_messages(records_of(*[T0] * 100), magic, codec=codec)
+    assert accepted(data, version=2).record_count == 100
+    monkeypatch.setattr(validate, "produced_bytes_max", lambda message_bytes_max: 1000)
+    assert refused(data, version=2).code == TOO_LARGE
 
 
 def test_a_wrapper_without_value_is_refused() -> None:

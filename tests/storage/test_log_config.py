@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
-from barnabas.broker.settings.log_config import BROKER_SYNONYMS, LogConfig
+from barnabas.broker.settings.log_config import BROKER_SYNONYMS, LogConfig, refuse_tiering
 from barnabas.protocol.settings import ConfigError, declared
+
+KAFKA: Final = frozenset(
+    """
+    cleanup.policy compression.gzip.level compression.lz4.level compression.type
+    compression.zstd.level delete.retention.ms file.delete.delay.ms flush.messages flush.ms
+    follower.replication.throttled.replicas index.interval.bytes
+    leader.replication.throttled.replicas local.retention.bytes local.retention.ms
+    max.compaction.lag.ms max.message.bytes message.downconversion.enable message.format.version
+    message.timestamp.after.max.ms message.timestamp.before.max.ms
+    message.timestamp.difference.max.ms message.timestamp.type min.cleanable.dirty.ratio
+    min.compaction.lag.ms min.insync.replicas preallocate remote.log.copy.disable
+    remote.log.delete.on.disable remote.storage.enable retention.bytes retention.ms segment.bytes
+    segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable
+    """.split()  # noqa: SIM905 - a list literal would fill a page
+)
+"""What LogConfig of Apache Kafka 3.9.1 defines, read from its kafka-storage-3.9.1.jar."""
+TIERING: Final = (
+    "remote.storage.enable",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+)
+LOCAL: Final = ("local.retention.ms", "local.retention.bytes")
+
+
+def test_a_topic_has_every_setting_of_kafka_and_no_other() -> None:
+    assert declared(LogConfig).keys() == KAFKA
 
 
 def test_a_topics_setting_beats_the_brokers_and_its_removal_restores_that() -> None:
@@ -29,6 +57,10 @@ def test_of_two_names_for_one_setting_the_finer_unit_wins() -> None:
         ({"cleanup.policy": "shred"}, "cleanup.policy"),
         ({"retention.mss": "1"}, "did you mean retention.ms"),
         ({"flush.messages": "often"}, "flush.messages"),
+        ({"local.retention.ms": "-3"}, "local.retention.ms=-3: must be at least -2"),
+        ({"local.retention.bytes": "-3"}, "local.retention.bytes=-3: must be at least -2"),
+        ({"local.retention.bytes": "all"}, "local.retention.bytes"),
+        ({"remote.storage.enable": "no"}, "remote.storage.enable=no: must be true or false"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused_by_name(
@@ -47,3 +79,40 @@ def test_the_defaults_are_kafkas() -> None:
     assert (config.segment_bytes, config.segment_ms) == (1 << 30, 7 * 86_400_000)
     assert config.flush_messages == config.flush_ms == 2**63 - 1
     assert (config.cleanup_policy, config.is_compacted) == (("delete",), False)
+
+
+def test_settings_of_tiered_storage_are_off_and_may_be_spelt_out() -> None:
+    known = declared(LogConfig)
+    assert {name: known[name].default for name in (*TIERING, *LOCAL)} == {
+        **dict.fromkeys(TIERING, False),
+        **dict.fromkeys(LOCAL, -2),
+    }
+    spelt_out = dict.fromkeys(TIERING, "false") | dict.fromkeys(LOCAL, "-2")
+    refuse_tiering(spelt_out)
+    assert LogConfig().with_overrides(spelt_out) == LogConfig()
+
+
+@pytest.mark.parametrize("name", TIERING)
+def test_tiered_storage_is_refused_where_somebody_asks_for_it(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}=true: tiered storage is not built"):
+        refuse_tiering({"retention.ms": "5", name: "TRUE"})
+
+
+@pytest.mark.parametrize("name", TIERING)
+def test_a_topic_that_kafka_left_tiered_keeps_its_other_settings(name: str) -> None:
+    assert LogConfig().with_overrides({"retention.ms": "5", name: "true"}).retention_ms == 5
+
+
+def test_what_is_not_enforced_says_so() -> None:
+    known = declared(LogConfig)
+    unmeant = {name for name, item in known.items() if item.meaning.startswith("not enforced: ")}
+    assert unmeant == {*TIERING, *LOCAL, "preallocate", "message.format.version"}
+
+
+def test_topics_inherit_the_nodes_local_retention() -> None:
+    config = LogConfig.from_broker(
+        {"log.local.retention.ms": "5", "log.local.retention.bytes": "-1"}
+    )
+    assert (config.local_retention_ms, config.local_retention_bytes) == (5, -1)
+    with pytest.raises(ConfigError, match=r"^log\.local\.retention\.ms=-3: "):
+        LogConfig.from_broker({"log.local.retention.ms": "-3"})

@@ -10,7 +10,7 @@ import zlib
 from enum import IntEnum
 from typing import Final
 
-from barnabas.protocol.records.corrupt_records import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords, ExpandsTooFar
 from barnabas.protocol.records.work_limit import (
     GZIP_MEMBER_STEPS,
     TooMuchWork,
@@ -99,9 +99,10 @@ def decompress(
     magic: int = 2,
     work: Work | None = None,
 ) -> bytes:
-    """What was compressed; raises CorruptRecords when that is nothing, or over ``bytes_max``.
+    """What was compressed; raises CorruptRecords when that is nothing.
 
-    Raises TooMuchWork as soon as that takes more than ``work`` has left.
+    Raises ExpandsTooFar when it is more than ``bytes_max``, even if damage would follow, and
+    TooMuchWork as soon as that takes more than ``work`` has left.
     """
     match codec:
         case Codec.NONE:
@@ -135,7 +136,7 @@ def _gunzip(data: bytes | bytearray | memoryview, bytes_max: int, work: Work | N
         made, position = _member(view, position, slice_bytes, limit, parts)
         total += made
         if total > bytes_max:
-            raise CorruptRecords(f"gzip: more than {bytes_max} bytes")
+            raise ExpandsTooFar("gzip", bytes_max)
         if work is not None:  # taken first: what was made in vain has cost as much
             work.take(decompression_steps(Codec.GZIP, made))
         if made > limit:

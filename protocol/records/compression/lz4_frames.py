@@ -16,7 +16,7 @@ from typing import Final
 
 import cramjam
 
-from barnabas.protocol.records.corrupt_records import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords, ExpandsTooFar
 from barnabas.protocol.records.work_limit import BLOCK_STEPS, Work, decompression_steps
 
 from .output_room import more_room, room
@@ -94,7 +94,7 @@ def decompress(
         count = _decode(view[position:after], marked, check, memoryview(out)[filled:needed])
         filled += count
         if filled > bytes_max:
-            raise CorruptRecords(f"lz4: more than {bytes_max} bytes")
+            raise ExpandsTooFar("lz4", bytes_max)
         if work is not None:
             work.take(BLOCK_STEPS + decompression_steps(LZ4, count))
         position = after

@@ -14,7 +14,7 @@ from typing import Final
 
 import cramjam
 
-from barnabas.protocol.records.corrupt_records import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords, ExpandsTooFar
 from barnabas.protocol.records.work_limit import BLOCK_STEPS, Work, decompression_steps
 
 MAGIC: Final = b"\x82SNAPPY\x00"
@@ -42,10 +42,10 @@ def compress(data: bytes | bytearray | memoryview) -> bytes:
 def decompress(
     data: bytes | bytearray | memoryview, bytes_max: int, work: Work | None = None
 ) -> bytes:
-    """Raises CorruptRecords for anything but a xerial stream or a raw block."""
+    """Raises CorruptRecords for anything but a xerial stream or a raw block, and ExpandsTooFar."""
     view = memoryview(data)
     if bytes(view[:8]) != MAGIC:
-        return _block(view, bytes_max, work)
+        return _block(view, 0, bytes_max, work)
     out = []
     total, position, end = 0, len(HEADER), len(view)
     if end < position:
@@ -62,18 +62,20 @@ def decompress(
         position += 4
         if not 0 <= size <= end - position:
             raise CorruptRecords(f"snappy: a block of {size} bytes, {end - position} are left")
-        out.append(_block(view[position : position + size], bytes_max - total, work))
+        out.append(_block(view[position : position + size], total, bytes_max, work))
         total += len(out[-1])
         position += size
     return b"".join(out)
 
 
-def _block(block: memoryview, bytes_max: int, work: Work | None) -> bytes:
-    """One raw block, whose claimed size is checked before anything is allocated."""
+def _block(block: memoryview, total: int, bytes_max: int, work: Work | None) -> bytes:
+    """One raw block behind ``total`` bytes; its claim is checked before anything is allocated."""
     try:
         claimed = cramjam.snappy.decompress_raw_len(block)
-        if claimed > min(bytes_max, EXPANSION_MAX * len(block)):
+        if claimed > EXPANSION_MAX * len(block):
             raise CorruptRecords(f"snappy: {len(block)} bytes claim to hold {claimed}")
+        if total + claimed > bytes_max:
+            raise ExpandsTooFar("snappy", bytes_max)
         if work is not None:
             work.take(BLOCK_STEPS + decompression_steps(SNAPPY, claimed))
         return bytes(cramjam.snappy.decompress_raw(block))

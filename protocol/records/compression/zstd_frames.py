@@ -15,7 +15,7 @@ from typing import Final
 
 import cramjam
 
-from barnabas.protocol.records.corrupt_records import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords, ExpandsTooFar
 from barnabas.protocol.records.work_limit import ZSTD_FRAME_STEPS, Work, decompression_steps
 
 from .output_room import room
@@ -24,6 +24,8 @@ MAGIC: Final = 0xFD2FB528
 SKIPPABLE: Final = 0x184D2A50
 BLOCK_BYTES_MAX: Final = 128 << 10
 LEVEL: Final = 3
+NO_ROOM: Final = "failed to write whole buffer"
+"""What cramjam says where the room is full and more comes: Rust's words, not zstd's."""
 ZSTD: Final = 4
 """The codec's number."""
 
@@ -57,8 +59,9 @@ def decompress(
     try:
         count = cramjam.zstd.decompress_into(data, out)
     except cramjam.DecompressionError as error:
-        excess = f" (or more than {bytes_max} bytes)" if size_max > bytes_max else ""
-        raise CorruptRecords(f"zstd: {error}{excess}") from error
+        if size_max > bytes_max and str(error) == NO_ROOM:
+            raise ExpandsTooFar("zstd", bytes_max) from error
+        raise CorruptRecords(f"zstd: {error}") from error
     return bytes(out[:count])
 
 
