@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -146,6 +146,34 @@ class LogConfig:
 
     def with_overrides(self, overrides: Mapping[str, str]) -> Self:
         """These settings with a topic's own on top; raises ConfigError naming the bad ones."""
+        fields, problems = self._parsed(overrides)
+        if problems:
+            raise ConfigError(*problems)
+        config = dataclasses.replace(self, **fields)
+        _check_lags(config)
+        _check_throttled(config)
+        return config
+
+    def with_stored(self, overrides: Mapping[str, str]) -> tuple[Self, Sequence[str]]:
+        """The same with what is in ZooKeeper, and what is wrong there: that alone is left out.
+
+        Who wrote it may be of a later release. Without the rest of its settings a compacted topic
+        would be one whose records are deleted after a week.
+        """
+        fields, problems = self._parsed(overrides)
+        for check, checked in (
+            (_check_lags, ("min_compaction_lag_ms", "max_compaction_lag_ms")),
+            (_check_throttled, _THROTTLED_FIELDS),
+        ):
+            try:
+                check(dataclasses.replace(self, **fields))
+            except ConfigError as error:
+                problems += error.problems
+                fields = {field: value for field, value in fields.items() if field not in checked}
+        return dataclasses.replace(self, **fields), problems
+
+    def _parsed(self, overrides: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+        """Values by field, and what is wrong with the others."""
         known = declared(type(self))
         fields: dict[str, Any] = {}
         problems: list[str] = []
@@ -157,13 +185,7 @@ class LogConfig:
                 fields[known[name].field] = parsed(known[name], text)
             except ConfigError as error:
                 problems += error.problems
-        if problems:
-            raise ConfigError(*problems)
-        config = dataclasses.replace(self, **fields)
-        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
-            raise ConfigError("min.compaction.lag.ms: must not exceed max.compaction.lag.ms")
-        _check_throttled(config)
-        return config
+        return fields, problems
 
     @classmethod
     def from_broker(cls, values: Mapping[str, str]) -> Self:
@@ -248,6 +270,17 @@ _TIERING: Final = {
 """What asks for tiered storage when it is true, and why it is refused."""
 
 _THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
+
+
+def _check_lags(config: LogConfig) -> None:
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise ConfigError("min.compaction.lag.ms: must not exceed max.compaction.lag.ms")
+
+
+_THROTTLED_FIELDS: Final = (
+    "leader_replication_throttled_replicas",
+    "follower_replication_throttled_replicas",
+)
 
 
 def _check_throttled(config: LogConfig) -> None:

@@ -409,11 +409,10 @@ class LogManager:
             partition_log.config = configs[topic]
 
     def _config(self, topic: str) -> LogConfig:
-        try:
-            return self._defaults.with_overrides(self._overrides(topic))
-        except ConfigError as error:
-            log.warning("used default settings topic=%s: %s", topic, error)
-            return self._defaults
+        config, problems = self._defaults.with_stored(self._overrides(topic))
+        if problems:
+            log.warning("left out settings topic=%s: %s", topic, "; ".join(problems))
+        return config
 
     def use_intervals(self, intervals: StorageSettings) -> None:
         """Other times from now on; how often something is looked at changes with a restart only."""

@@ -70,6 +70,29 @@ def test_a_setting_that_cannot_be_used_is_refused_by_name(
         LogConfig().with_overrides(overrides)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"of.a.later.release": "1"}, ["of.a.later.release"]),
+        ({"retention.ms": "soon", "segment.bytes": "1000"}, ["retention.ms"]),
+        ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, ["min.compaction.lag.ms"]),
+        ({"leader.replication.throttled.replicas": "all"}, ["leader.replication.throttled"]),
+    ],
+)
+def test_of_what_is_stored_for_a_topic_only_what_is_wrong_is_left_out(
+    wrong: dict[str, str], named: list[str]
+) -> None:
+    """Without the rest a compacted topic would lose what is older than a week."""
+    defaults = LogConfig()
+    config, problems = defaults.with_stored({"cleanup.policy": "compact"} | wrong)
+    assert (config.cleanup_policy, config.retention_ms) == (("compact",), defaults.retention_ms)
+    assert config.segment_bytes == (1000 if "segment.bytes" in wrong else defaults.segment_bytes)
+    assert config.min_compaction_lag_ms == defaults.min_compaction_lag_ms
+    assert config.leader_replication_throttled_replicas == ()
+    assert [any(problem.startswith(name) for problem in problems) for name in named] == [True]
+    assert len(problems) == 1
+
+
 def test_every_synonym_belongs_to_a_setting_that_exists() -> None:
     assert set(BROKER_SYNONYMS) <= set(declared(LogConfig))
 

@@ -30,6 +30,8 @@ def more_room(given: bytearray, used: int, size: int) -> bytearray:
     """``size`` bytes or more that begin with the ``used`` first ones of ``given``."""
     if len(given) >= size:
         return given
-    made = room(max(size, min(2 * len(given), KEPT_BYTES_MAX)))
+    # Twice as much each time: grown by what comes next alone, all would be copied for each block.
+    doubled = 2 * len(given)
+    made = room(max(size, doubled if size > KEPT_BYTES_MAX else min(doubled, KEPT_BYTES_MAX)))
     made[:used] = memoryview(given)[:used]
     return made
