@@ -116,18 +116,23 @@ class Reassignments:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
         if wish is None:
             return self._context.origin(partition)
-        if not wish or len(set(wish)) != len(wish):
-            raise _misassigned("at least one replica is needed, and none twice")
-        strangers = sorted(set(wish) - self._hosts(topic, wish))
+        if not wish or len(set(wish)) != len(wish) or min(wish) < 0:
+            raise _misassigned("at least one replica is needed, none twice, no id below 0")
+        added = set(wish) - set(self._context.origin(partition))
+        strangers = sorted(added - self._hosts(topic, added))
         if strangers:
             raise _misassigned(f"nodes {strangers} are not live or not of the topic's role")
         return tuple(wish)
 
-    def _hosts(self, topic: str, wish: Iterable[int]) -> set[int]:
+    def _hosts(self, topic: str, added: Iterable[int]) -> set[int]:
+        """Those of ``added`` that may get a replica of the topic.
+
+        A replica that stays is not asked about: with its node down the others can still be moved.
+        """
         known = self._context.nodes
         nodes = (
             CandidateNode(node, roles=frozenset(known[node].registration.roles))
-            for node in wish
+            for node in added
             if node in known
         )
         return {node.id for node in candidates_for(topic, nodes)}

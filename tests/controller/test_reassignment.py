@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.controller.components import ControllerComponents
+from barnabas.broker.controller.leader_election import NO_LEADER
 from barnabas.client.zookeeper.interface import Delete, Op, Set
 from barnabas.coordinator.ports import STATE_TOPICS
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -158,6 +159,108 @@ async def test_a_replica_goes_only_to_nodes_of_the_topics_role(four: SmallCluste
     refusal = (await alter(four, {("t", 0): (5,)}))["t", 0]
     assert refusal is not None
     assert refusal.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+@pytest.fixture
+async def missing_one(four: SmallCluster) -> tuple[SmallCluster, int, int]:
+    """One of the two nodes of t-0 is down, the first number; the other leads it."""
+    ruler = (await four.elected()).id
+    away = 1 if ruler == 2 else 2
+    await four.bury(away)
+    await four.until(lambda: away not in four.nodes[ruler].cache.snapshot.brokers)
+    await four.led("t", 0, 3 - away)
+    return four, away, 3 - away
+
+
+async def is_under_way(cluster: SmallCluster) -> bool:
+    record = await cluster.assignment("t")
+    return bool(record.adding or record.removing)
+
+
+async def test_a_replica_that_stays_may_be_down_and_the_move_ends_when_it_is_in_sync_again(
+    missing_one: tuple[SmallCluster, int, int],
+) -> None:
+    cluster, away, rest = missing_one
+    assert await alter(cluster, {("t", 0): (away, rest, 3)}) == {("t", 0): None}
+    await cluster.until(lambda: ("t", 0) in cluster.nodes[3].hosted)
+    await cluster.set_in_sync("t", 0, (rest, 3))
+    await cluster.until(
+        lambda: (
+            (info := cluster.nodes[rest].cache.snapshot.partition("t", 0)) is not None
+            and info.isr == (rest, 3)
+        )
+    )
+    assert await is_under_way(cluster)
+
+    back = await cluster.start(away)
+    await cluster.until(lambda: ("t", 0) in back.hosted)
+    await cluster.set_in_sync("t", 0, (away, rest, 3))
+    await settled(cluster, (away, rest, 3))
+
+
+async def test_of_two_dead_replicas_one_can_be_replaced(four: SmallCluster) -> None:
+    ruler = (await four.elected()).id
+    first, second, last = (node for node in (1, 2, 3, 4) if node != ruler)
+    await four.create("u", {0: (first, second, ruler)})
+    await four.led("u", 0, first)
+    await four.bury(first)
+    await four.bury(second)
+    await four.led("u", 0, ruler)
+    assert await alter(four, {("u", 0): (last, second, ruler)}) == {("u", 0): None}
+    record = await four.assignment("u")
+    assert (record.adding, record.removing) == ({0: (last,)}, {0: (first,)})
+
+
+async def test_a_tool_may_keep_a_replica_that_is_down(
+    missing_one: tuple[SmallCluster, int, int],
+) -> None:
+    cluster, away, rest = missing_one
+    wish = znodes.ReassignPartitions(partitions=(znodes.Reassignment("t", 0, (away, rest, 3)),))
+    await cluster.observer.create(znodes.REASSIGN_PARTITIONS, wish.to_json())
+    await moved(cluster, (away, rest, 3))
+    assert await is_under_way(cluster)
+
+
+async def test_a_replica_that_is_still_being_added_counts_as_added_when_it_is_named_again(
+    missing_one: tuple[SmallCluster, int, int],
+) -> None:
+    """As in Kafka: what stays is what the partition had before all moves."""
+    cluster, away, rest = missing_one
+    new = 3 if (await cluster.elected()).id == 4 else 4
+    await alter(cluster, {("t", 0): (away, rest, new)})
+    await cluster.until(lambda: ("t", 0) in cluster.nodes[new].hosted)
+    await cluster.bury(new)
+    await cluster.until(lambda: new not in cluster.nodes[rest].cache.snapshot.brokers)
+    refusal = (await alter(cluster, {("t", 0): (rest, new)}))["t", 0]
+    assert refusal is not None
+    assert refusal.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert await alter(cluster, {("t", 0): (rest, away)}) == {("t", 0): None}
+
+
+async def test_a_replica_that_stays_may_be_on_a_node_whose_role_has_changed(
+    missing_one: tuple[SmallCluster, int, int],
+) -> None:
+    cluster, away, rest = missing_one
+    await cluster.start(away, ("coordinator",))
+    await cluster.until(lambda: away in cluster.nodes[rest].cache.snapshot.brokers)
+    assert await alter(cluster, {("t", 0): (away, rest, 3)}) == {("t", 0): None}
+
+
+async def test_what_is_left_of_a_partition_is_led_before_its_move_ends(
+    missing_one: tuple[SmallCluster, int, int],
+) -> None:
+    """All that stays is the last replica in sync, which is down."""
+    cluster, away, rest = missing_one
+    await cluster.start(away)
+    await cluster.bury(rest)
+    await cluster.led("t", 0, NO_LEADER)
+    assert await alter(cluster, {("t", 0): (rest,)}) == {("t", 0): None}
+    assert await is_under_way(cluster)
+    assert (await cluster.state("t", 0)).isr == (rest,)
+
+    await cluster.start(rest)
+    await settled(cluster, (rest,))
+    assert (await cluster.state("t", 0)).leader == rest
 
 
 @pytest.mark.parametrize("topic", sorted(STATE_TOPICS))
