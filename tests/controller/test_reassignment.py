@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.broker.controller.components import ControllerComponents
 from barnabas.broker.controller.leader_election import NO_LEADER
+from barnabas.broker.controller.reassignment import AT_ONCE
 from barnabas.client.zookeeper.interface import Delete, Op, Set
 from barnabas.coordinator.ports import STATE_TOPICS
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -27,6 +28,12 @@ async def four(cluster: SmallCluster) -> SmallCluster:
     await cluster.create("t", {0: (1, 2)})
     await cluster.led("t", 0, 1)
     return cluster
+
+
+def wished_by_tool(wishes: dict[tuple[str, int], tuple[int, ...]]) -> bytes:
+    """The znode of a tool."""
+    rows = [znodes.Reassignment(*partition, nodes) for partition, nodes in wishes.items()]
+    return znodes.ReassignPartitions(partitions=tuple(rows)).to_json()
 
 
 async def alter(cluster: SmallCluster, wishes: Wishes) -> dict[tuple[str, int], Refused | None]:
@@ -429,3 +436,78 @@ async def test_a_request_wins_against_the_wish_of_a_tool_that_was_fulfilled_just
     await moved(four, (3, 4, 2))
     await four.set_in_sync("t", 0, (2, 3, 4))
     await settled(four, (3, 4))
+
+
+async def test_a_request_that_replaces_a_move_of_a_tool_is_not_undone_when_the_tools_others_end(
+    four: SmallCluster,
+) -> None:
+    await four.create("u", {0: (1, 2)})
+    await four.led("u", 0, 1)
+    wished = wished_by_tool({("t", 0): (2, 3), ("u", 0): (2, 3)})
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wished)
+    await moved(four, (2, 3, 1))
+    await four.until(lambda: ("u", 0) in four.nodes[3].hosted)
+
+    assert await alter(four, {("t", 0): (3, 4)}) == {("t", 0): None}
+    data, _stat = await four.observer.get(znodes.REASSIGN_PARTITIONS)
+    assert data == wished_by_tool({("u", 0): (2, 3)})
+    await four.set_in_sync("u", 0, (1, 2, 3))
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+    await moved(four, (3, 4, 2, 1))
+    await four.set_in_sync("t", 0, (1, 2, 3, 4))
+    await settled(four, (3, 4))
+
+
+async def test_a_request_replaces_a_wish_of_a_tool_that_is_not_begun_yet(
+    four: SmallCluster,
+) -> None:
+    await four.create("many", dict.fromkeys(range(AT_ONCE + 3), (1, 2)))
+    await four.led("many", AT_ONCE + 2, 1)
+    wished = {("many", index): (2, 3) for index in range(AT_ONCE + 3)}
+    replaced, called_off, left = (("many", AT_ONCE + number) for number in range(3))
+
+    async def work(components: ControllerComponents) -> Any:
+        await four.observer.create(znodes.REASSIGN_PARTITIONS, wished_by_tool(wished))
+        await components.reassignments.process_admin_znode()
+        return await components.reassignments.alter({replaced: (3, 4), called_off: None})
+
+    outcomes = await (await four.elected()).controller.ask("begin some, then another", work)
+    assert outcomes == {replaced: None, called_off: None}
+    await four.until(lambda: left in four.nodes[3].hosted)
+    await alter(four, {})  # behind all that was queued
+    record = await four.assignment("many")
+    assert record.partitions[replaced[1]] == (3, 4, 1, 2)
+    assert record.partitions[called_off[1]] == (1, 2)
+    assert record.partitions[left[1]] == (2, 3, 1)
+
+
+async def test_a_request_that_is_refused_leaves_the_wish_of_a_tool(four: SmallCluster) -> None:
+    wished = wished_by_tool({("t", 0): (2, 3)})
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wished)
+    await moved(four, (2, 3, 1))
+    refusal = (await alter(four, {("t", 0): (9,)}))["t", 0]
+    assert refusal is not None
+    assert (await four.observer.get(znodes.REASSIGN_PARTITIONS))[0] == wished
+    await four.set_in_sync("t", 0, (1, 2, 3))
+    await settled(four, (2, 3))
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+
+
+async def test_a_tool_that_writes_behind_a_request_has_the_last_word(four: SmallCluster) -> None:
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wished_by_tool({("t", 0): (2, 3)}))
+    await moved(four, (2, 3, 1))
+    await alter(four, {("t", 0): (3, 4)})
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wished_by_tool({("t", 0): (2, 4)}))
+    await moved(four, (2, 4, 1))
+    await four.set_in_sync("t", 0, (1, 2, 4))
+    await settled(four, (2, 4))
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+
+
+async def test_a_wish_of_a_tool_that_is_refused_is_struck_out_while_its_partition_is_moved(
+    four: SmallCluster,
+) -> None:
+    await alter(four, {("t", 0): (3, 4)})
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wished_by_tool({("t", 0): (9,)}))
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+    await moved(four, (3, 4, 1, 2))
