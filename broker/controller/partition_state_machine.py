@@ -60,15 +60,17 @@ class PartitionStateMachine:
 
     async def create(self, partitions: Iterable[Partition], batch: ControlRequestBatch) -> None:
         """Give new partitions their first leader; without a live replica they stay new."""
-        choices = {}
+        choices, left = {}, []
         for partition in self._movable(partitions):
             replicas = self._context.assigned(partition)
             live = self._context.online_among(replicas, partition)
             choice = elect_for_new_partition(replicas, live)
             if choice is None:
-                log.warning("left a partition new: no replica is live partition=%s-%d", *partition)
+                left.append(partition)
             else:
                 choices[partition] = choice
+        if left:
+            log.warning("left partitions new: no replica is live partitions=%s", left[:10])
         has_partitions = {topic: self._is_led(topic) for topic in {topic for topic, _ in choices}}
         for partition, state in (await self._states.create(choices, has_partitions)).items():
             self._led(partition, state)

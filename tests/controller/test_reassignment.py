@@ -218,6 +218,20 @@ async def test_of_two_dead_replicas_one_can_be_replaced(four: SmallCluster) -> N
     assert (record.adding, record.removing) == ({0: (last,)}, {0: (first,)})
 
 
+async def test_a_partition_that_was_created_on_nodes_nobody_has_heard_of_can_be_moved_to_live_ones(
+    four: SmallCluster,
+) -> None:
+    await four.create_by_wish(name="u", assignment={0: (8, 9), 1: (2, 1)})
+    await four.led("u", 1, 2)
+    assert await alter(four, {("u", 0): (2, 8)}) == {("u", 0): None}
+    await four.led("u", 0, 2)
+    assert await alter(four, {("u", 0): (2, 3)}) == {("u", 0): None}
+    await four.until(lambda: ("u", 0) in four.nodes[3].hosted)
+    await four.set_in_sync("u", 0, (2, 3))
+    await four.until(lambda: four.nodes[1].cache.snapshot.topics["u"][0].replicas == (2, 3))
+    assert (await four.state("u", 0)).leader == 2
+
+
 async def test_a_tool_may_keep_a_replica_that_is_down(
     missing_one: tuple[SmallCluster, int, int],
 ) -> None:
