@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ async def four(cluster: SmallCluster) -> SmallCluster:
     return cluster
 
 
-def wished_by_tool(wishes: dict[tuple[str, int], tuple[int, ...]]) -> bytes:
+def wished_by_tool(wishes: Mapping[tuple[str, int], tuple[int, ...]]) -> bytes:
     """The znode of a tool."""
     rows = [znodes.Reassignment(*partition, nodes) for partition, nodes in wishes.items()]
     return znodes.ReassignPartitions(partitions=tuple(rows)).to_json()
