@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -152,11 +152,10 @@ class TopicCreator:
         await self._refuse_existing(wish.name, known)
         configs, config = self._judged_configs(with_needed(wish.name, wish.configs))
         refuse_loss(wish.name, configs)
-        nodes = candidates_for(wish.name, await known.nodes())
         return PlannedTopic(
             name=wish.name,
             topic_id=new_topic_id(self._rng),
-            assignment=self._assignment(wish, nodes),
+            assignment=self._assignment(wish, await known.nodes()),
             configs=configs,
             config=config,
         )
@@ -238,14 +237,16 @@ class TopicCreator:
             raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
         return given, config
 
-    def _assignment(self, wish: RequestedTopic, nodes: Sequence[CandidateNode]) -> Assignment:
+    def _assignment(self, wish: RequestedTopic, live: Sequence[CandidateNode]) -> Assignment:
+        nodes = candidates_for(wish.name, live)
         if wish.assignment:
             if wish.partitions != UNSET or wish.factor != UNSET:
                 raise Refused(
                     ErrorCode.INVALID_REQUEST,
                     "replicas chosen by hand leave no choice of partitions or factor: set both -1",
                 )
-            return _judged_by_hand(wish.assignment, [node.id for node in nodes])
+            others = {node.id for node in live} - {node.id for node in nodes}
+            return _judged_by_hand(wish.assignment, others)
         partitions = self._partitions if wish.partitions == UNSET else wish.partitions
         factor = self._factor if wish.factor == UNSET else wish.factor
         if partitions <= 0:
@@ -281,8 +282,12 @@ def _judge_factor(factor: int, nodes: int) -> None:
         )
 
 
-def _judged_by_hand(chosen: Mapping[int, Sequence[int]], nodes: Collection[int]) -> Assignment:
-    """The assignment as it was chosen, when it can be served."""
+def _judged_by_hand(chosen: Mapping[int, Sequence[int]], others: set[int]) -> Assignment:
+    """The assignment as it was chosen; ``others`` are live nodes that have not the topic's role.
+
+    A node that is down, or was never heard of, may be named: its replica is offline until it comes,
+    as in Kafka (ZkAdminManager.createTopics). Of such a node the role is not known.
+    """
     if sorted(chosen) != list(range(len(chosen))):
         raise _misassigned("partitions must be numbered from 0 without a gap")
     lengths = {len(replicas) for replicas in chosen.values()}
@@ -291,12 +296,10 @@ def _judged_by_hand(chosen: Mapping[int, Sequence[int]], nodes: Collection[int])
     for index, replicas in chosen.items():
         if len(set(replicas)) != len(replicas):
             raise _misassigned(f"partition {index} names a node twice")
-        strangers = sorted(set(replicas) - set(nodes))
-        if strangers:
-            raise _misassigned(
-                f"partition {index}: nodes {strangers} are not live or not of the topic's role"
-            )
-    _judge_factor(lengths.pop(), len(nodes))
+        if min(replicas) < 0:  # Kafka takes it: a replica that nothing can ever have
+            raise _misassigned(f"partition {index} names a node below 0")
+        if strangers := sorted(others.intersection(replicas)):
+            raise _misassigned(f"partition {index}: nodes {strangers} are not of the topic's role")
     return {index: tuple(chosen[index]) for index in sorted(chosen)}
 
 

@@ -75,6 +75,9 @@ class RequestedElections:
 
 def _unavailable(*, is_unclean: bool) -> ElectionOutcome:
     if is_unclean:
-        return ElectionOutcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica is live")
+        return ElectionOutcome(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica is live, or a lease lasts"
+        )
     code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    return ElectionOutcome(code, "the preferred replica is not live or not in sync")
+    reason = "the preferred replica is not live or not in sync, or a lease of another lasts"
+    return ElectionOutcome(code, reason)

@@ -41,7 +41,7 @@ class PartitionStateMachine:
         handovers: LeadershipHandovers,
         may_hold_lease: Callable[[int], bool],
     ) -> None:
-        """``may_answer`` says of a node that is not registered whether its lease may last."""
+        """``may_hold_lease`` says of a node that is not registered whether its lease may last."""
         self._context = context
         self._states = states
         self._may_be_unclean = may_be_unclean
@@ -60,15 +60,17 @@ class PartitionStateMachine:
 
     async def create(self, partitions: Iterable[Partition], batch: ControlRequestBatch) -> None:
         """Give new partitions their first leader; without a live replica they stay new."""
-        choices = {}
+        choices, left = {}, []
         for partition in self._movable(partitions):
             replicas = self._context.assigned(partition)
             live = self._context.online_among(replicas, partition)
             choice = elect_for_new_partition(replicas, live)
             if choice is None:
-                log.warning("left a partition new: no replica is live partition=%s-%d", *partition)
+                left.append(partition)
             else:
                 choices[partition] = choice
+        if left:
+            log.warning("left partitions new: no replica is live partitions=%s", left[:10])
         has_partitions = {topic: self._is_led(topic) for topic in {topic for topic, _ in choices}}
         for partition, state in (await self._states.create(choices, has_partitions)).items():
             self._led(partition, state)
@@ -83,12 +85,19 @@ class PartitionStateMachine:
         """Elect from what ZooKeeper holds, again where a leader wrote meanwhile.
 
         Returns the partitions that have a leader by this election; the others stay as they were.
+        Whatever the strategy, that is so while a lease of a leader that is gone may last: with
+        another in its place, two nodes would answer.
         """
+
+        def choose(partition: Partition, state: Leadership) -> ElectionResult | None:
+            is_gone = state.leader not in self._context.nodes
+            if is_gone and self._may_answer(state.leader):
+                return None
+            return strategy(partition, state)
+
         elected: list[Partition] = []
         movable, leaders = self._movable(partitions), self._context.leaders
-        async for partition, choice, before, after in self._states.change(
-            movable, leaders, strategy
-        ):
+        async for partition, choice, before, after in self._states.change(movable, leaders, choose):
             self._report_loss(partition, choice)
             self._led(partition, after, before.leader)
             batch.lead(self._context.assigned(partition), partition)
@@ -119,9 +128,7 @@ class PartitionStateMachine:
         return elected
 
     def offline(self, partition: Partition, state: Leadership) -> ElectionResult | None:
-        """The strategy when the leader is gone, and all that it may still answer with, too."""
-        if state.leader not in self._context.nodes and self._may_answer(state.leader):
-            return None
+        """The strategy when the leader is gone."""
         may_be_unclean = self._may_be_unclean(partition[0])
         return self._elect_for_offline(partition, state, may_be_unclean=may_be_unclean)
 

@@ -49,10 +49,10 @@ class Reassignments:
         self._context = term.context
         self._retry_deletions = retry_deletions
         self._watched: set[Partition] = set()
-        self._by_znode: dict[Partition, tuple[int, ...]] = {}
-        """Moves under way that a tool asked for, and what it wants."""
-        self._fulfilled: set[Partition] = set()
-        """Moves of a tool that are through, and not struck out of its znode yet."""
+        self._by_znode: set[Partition] = set()
+        """Moves under way that a tool asked for."""
+        self._not_begun: set[Partition] = set()
+        """Wishes of a tool that wait until others are begun."""
 
     async def alter(
         self, wishes: Mapping[Partition, Sequence[int] | None]
@@ -60,17 +60,17 @@ class Reassignments:
         """Begin to move each partition, or call its move off (None); what became of each wish.
 
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT or NO_REASSIGNMENT_IN_PROGRESS.
+        The latest wish counts: a tool's former one, left in its znode, would be begun again and
+        undo this one. So it is struck out before anything begins, as in Kafka's
+        processApiPartitionReassignment.
         """
-        outcomes: dict[Partition, ReassignmentOutcome] = {}
-        if self._fulfilled:  # left there, a former wish would replace this one
-            fulfilled, self._fulfilled = self._fulfilled, set()
-            await self._strike(fulfilled)
-        for partition, wish in wishes.items():
-            try:
-                await self._start(partition, self._judged(partition, wish))
-                outcomes[partition] = None
-            except Refused as refusal:
-                outcomes[partition] = refusal
+        targets, outcomes = self._targets(wishes)
+        self._by_znode -= targets.keys()
+        self._not_begun -= targets.keys()
+        if targets:
+            await self._strike(targets)
+        for partition, target in targets.items():
+            await self._start(partition, target)
         return outcomes
 
     async def resume(self, partitions: Iterable[Partition] | None = None) -> None:
@@ -82,6 +82,7 @@ class Reassignments:
     async def process_admin_znode(self) -> None:
         """Move what a tool wrote into the admin znode; what is done, or refused, is struck out."""
         watch = self._term.watch("reassignments", self.process_admin_znode)
+        self._not_begun = set()
         if await self._term.zookeeper.exists(znodes.REASSIGN_PARTITIONS, watch) is None:
             return
         found = await read_if_any(self._term.zookeeper, znodes.REASSIGN_PARTITIONS)
@@ -91,43 +92,64 @@ class Reassignments:
             log.error("removed a wish for other replicas that cannot be read: %s", error)
             await self._strike(None)
             return
-        self._fulfilled.clear()  # they are among those done
         wishes = {(topic, index): nodes for topic, index, nodes in items}
         fresh = [name for name in wishes if wishes[name] != self._context.target(name)]
-        later = set(fresh[AT_ONCE:])
-        if later:
+        self._not_begun = set(fresh[AT_ONCE:])
+        if self._not_begun:
             self._term.later("reassignments", self.process_admin_znode)
-        outcomes = await self.alter({name: wishes[name] for name in fresh[:AT_ONCE]})
-        for partition, refusal in outcomes.items():
-            if refusal is not None:
-                log.warning("refused to move partition=%s-%d: %s", *partition, refusal)
-        begun = (wishes.keys() & self._context.reassignments.keys()) - later
-        self._by_znode.update({name: wishes[name] for name in begun})
-        done = wishes.keys() - self._context.reassignments.keys() - later
+        targets, outcomes = self._targets({name: wishes[name] for name in fresh[:AT_ONCE]})
+        for partition, target in targets.items():
+            await self._start(partition, target)
+        refused = outcomes.keys() - targets.keys()
+        for partition in sorted(refused):
+            log.warning("refused to move partition=%s-%d: %s", *partition, outcomes[partition])
+        moving = (wishes.keys() & self._context.reassignments.keys()) - refused
+        self._by_znode |= moving - self._not_begun
+        done = wishes.keys() - moving - self._not_begun
         if done or not wishes:
             await self._strike(done)
+
+    def _targets(
+        self, wishes: Mapping[Partition, Sequence[int] | None]
+    ) -> tuple[dict[Partition, tuple[int, ...]], dict[Partition, ReassignmentOutcome]]:
+        """Where each partition is to go, of those that may; and what is to be said of each wish."""
+        targets: dict[Partition, tuple[int, ...]] = {}
+        outcomes: dict[Partition, ReassignmentOutcome] = {}
+        for partition, wish in wishes.items():
+            try:
+                targets[partition] = self._judged(partition, wish)
+                outcomes[partition] = None
+            except Refused as refusal:
+                outcomes[partition] = refusal
+        return targets, outcomes
 
     def _judged(self, partition: Partition, wish: Sequence[int] | None) -> tuple[int, ...]:
         topic, _index = partition
         # What does not exist is not being moved either: Kafka looks no further.
-        if wish is None and partition not in self._context.reassignments:
+        is_moving = partition in self._context.reassignments or partition in self._not_begun
+        if wish is None and not is_moving:
             raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "it is not being moved")
         if topic in self._context.deleting or not self._context.assigned(partition):
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
         if wish is None:
             return self._context.origin(partition)
-        if not wish or len(set(wish)) != len(wish):
-            raise _misassigned("at least one replica is needed, and none twice")
-        strangers = sorted(set(wish) - self._hosts(topic, wish))
+        if not wish or len(set(wish)) != len(wish) or min(wish) < 0:
+            raise _misassigned("at least one replica is needed, none twice, no id below 0")
+        added = set(wish) - set(self._context.origin(partition))
+        strangers = sorted(added - self._hosts(topic, added))
         if strangers:
             raise _misassigned(f"nodes {strangers} are not live or not of the topic's role")
         return tuple(wish)
 
-    def _hosts(self, topic: str, wish: Iterable[int]) -> set[int]:
+    def _hosts(self, topic: str, added: Iterable[int]) -> set[int]:
+        """Those of ``added`` that may get a replica of the topic.
+
+        A replica that stays is not asked about: with its node down the others can still be moved.
+        """
         known = self._context.nodes
         nodes = (
             CandidateNode(node, roles=frozenset(known[node].registration.roles))
-            for node in wish
+            for node in added
             if node in known
         )
         return {node.id for node in candidates_for(topic, nodes)}
@@ -211,7 +233,7 @@ class Reassignments:
         await self._write(partition, target, None)
         self._publish(partition)
         log.info("moved partition=%s-%d replicas=%s", *partition, target)
-        await self._end_wish(partition, target)
+        self._end_wish(partition)
         await self._retry_deletions({partition[0]})
 
     async def _watched_state(self, partition: Partition) -> Leadership | None:
@@ -293,27 +315,27 @@ class Reassignments:
                 continue
         raise ZooKeeperError(f"others keep changing {znodes.topic_path(topic)}")
 
-    async def _end_wish(self, partition: Partition, target: tuple[int, ...]) -> None:
-        """Have a tool's wish struck out, together with all others that are fulfilled by then.
-
-        One that was called off, or replaced by a request, goes at once: else it would be begun
-        again.
-        """
-        wish = self._by_znode.pop(partition, None)
-        if wish == target:
-            self._fulfilled.add(partition)
+    def _end_wish(self, partition: Partition) -> None:
+        """Have a tool's wish struck out, together with all others that are fulfilled by then."""
+        if partition in self._by_znode:
+            self._by_znode.discard(partition)
             self._term.watch("reassignments", self.process_admin_znode)()
-        elif wish is not None:
-            await self._strike({partition})
 
     async def _strike(self, partitions: Collection[Partition] | None) -> None:
-        """Take partitions out of the admin znode, which goes when empty; None takes it away."""
+        """Take partitions out of the admin znode, which goes when empty; None takes it away.
+
+        The next znode of a tool is looked at in a turn of its own: it came after the wish of the
+        request that may be under way, and counts more.
+        """
         path = znodes.REASSIGN_PARTITIONS
         while (found := await read_if_any(self._term.zookeeper, path)) is not None:
             data, stat = found
             left: list[znodes.Reassignment] = []
             if partitions is not None:
-                left = [wish for wish in _wishes(data) if wish[:2] not in partitions]
+                wishes = _wishes(data)
+                left = [wish for wish in wishes if wish[:2] not in partitions]
+                if left and len(left) == len(wishes):
+                    return
             rest = znodes.ReassignPartitions(partitions=tuple(left)).to_json()
             try:
                 await self._term.election.fenced(
@@ -322,7 +344,7 @@ class Reassignments:
             except (BadVersion, NoNode):
                 continue
             if not left:
-                await self.process_admin_znode()
+                self._term.watch("reassignments", self.process_admin_znode)()
             return
 
 

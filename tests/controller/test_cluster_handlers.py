@@ -435,6 +435,30 @@ async def test_a_creation_is_answered_when_the_last_node_has_heard_of_the_topic(
     assert "a" in other.cache.snapshot.topics
 
 
+async def test_a_topic_chosen_for_nodes_that_are_down_is_answered_as_timed_out_where_none_can_lead(
+    cluster: SmallCluster,
+) -> None:
+    """As in Kafka the topic is there, and stays."""
+    node = await cluster.start(1)
+    await cluster.elected()
+    chosen = {"led": [1, 9], "leaderless": [8, 9]}
+    topics = [
+        create_topics.Topic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[create_topics.Assignment(partition_index=0, broker_ids=nodes)],
+            configs=[],
+        )
+        for name, nodes in chosen.items()
+    ]
+    request = create_topics.CreateTopicsRequest(topics=topics, timeout_ms=500)
+    answer = await topics_handler(cluster, node).create(call(request, 7))
+    codes = {result.name: result.error_code for result in answer.topics}
+    assert codes == {"led": ErrorCode.NONE, "leaderless": ErrorCode.REQUEST_TIMED_OUT}
+    assert (await cluster.assignment("leaderless")).partitions == {0: (8, 9)}
+
+
 async def test_no_time_to_wait_is_answered_as_timed_out_although_the_topic_comes(
     cluster: SmallCluster,
 ) -> None:

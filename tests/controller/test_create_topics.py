@@ -59,8 +59,8 @@ async def refusal(cluster: SmallCluster, **wish: Any) -> Refused:
         ({"name": "t", "assignment": {0: []}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ({"name": "t", "assignment": {0: [1, 1]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ({"name": "t", "assignment": {0: [1], 1: [1, 2]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        ({"name": "t", "assignment": {0: [9]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        ({"name": "t", "assignment": {0: [3]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ({"name": "t", "assignment": {0: [-1]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ({"name": OFFSETS_TOPIC, "assignment": {0: [1]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
 async def test_a_wish_that_cannot_be_granted_has_its_code(
@@ -89,6 +89,51 @@ async def test_each_partition_gets_as_many_replicas_as_asked_for(cluster: SmallC
     assert all(sorted(replicas) == [1, 2, 3] for replicas in plan.assignment.values())
     by_hand = await cluster.writer().plan(RequestedTopic(name="t", assignment={0: [3, 1]}))
     assert by_hand.assignment == {0: (3, 1)}
+
+
+async def test_no_replica_is_chosen_for_a_node_that_is_known_to_have_another_role(
+    cluster: SmallCluster,
+) -> None:
+    await cluster.start(1)
+    await cluster.start(2, ("coordinator",))
+    refused = await refusal(cluster, name="t", assignment={0: [1, 2]})
+    assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    refused = await refusal(cluster, name="t", assignment={0: [9], 1: [2]})
+    assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+async def test_a_replica_may_be_chosen_for_a_node_that_is_down_and_joins_when_it_comes(
+    cluster: SmallCluster,
+) -> None:
+    """More than there are live nodes, even: ids are not compared with anything, as in Kafka."""
+    await cluster.start(1)
+    await cluster.create_by_wish(name="t", assignment={0: [9, 1], 1: [1, 8]})
+    await cluster.led("t", 1, 1)
+    assert (await cluster.state("t", 0)).isr == (1,)
+    assert (await cluster.assignment("t")).partitions == {0: (9, 1), 1: (1, 8)}
+
+    late = await cluster.start(9)
+    await cluster.until(lambda: ("t", 0) in late.hosted)
+    assert late.hosted["t", 0].leader == 1
+
+
+async def test_a_partition_whose_chosen_nodes_are_all_down_is_led_when_one_of_them_comes(
+    cluster: SmallCluster,
+) -> None:
+    """The other partitions do not wait for it; nor does it matter who rules by then."""
+    first = await cluster.start(1)
+    await cluster.start(2)
+    await cluster.elected()
+    await cluster.create_by_wish(name="t", assignment={0: [8, 9], 1: [2, 9]})
+    await cluster.led("t", 1, 2)
+    assert first.cache.snapshot.partition("t", 0) is None
+    assert await cluster.observer.exists(znodes.partition_state_path("t", 0)) is None
+
+    await cluster.bury((await cluster.elected()).id)
+    await cluster.start(9)
+    await cluster.led("t", 0, 9)
+    assert (await cluster.state("t", 0)).isr == (9,)
+    assert cluster.nodes[9].hosted["t", 0].is_new
 
 
 async def test_counts_left_open_are_the_defaults_of_the_node(cluster: SmallCluster) -> None:

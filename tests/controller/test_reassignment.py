@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from barnabas.broker.controller.components import ControllerComponents
+from barnabas.broker.controller.leader_election import NO_LEADER
+from barnabas.broker.controller.reassignment import AT_ONCE
 from barnabas.client.zookeeper.interface import Delete, Op, Set
 from barnabas.coordinator.ports import STATE_TOPICS
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -26,6 +29,12 @@ async def four(cluster: SmallCluster) -> SmallCluster:
     await cluster.create("t", {0: (1, 2)})
     await cluster.led("t", 0, 1)
     return cluster
+
+
+def wished_by_tool(wishes: Mapping[tuple[str, int], tuple[int, ...]]) -> bytes:
+    """The znode of a tool."""
+    rows = [znodes.Reassignment(*partition, nodes) for partition, nodes in wishes.items()]
+    return znodes.ReassignPartitions(partitions=tuple(rows)).to_json()
 
 
 async def alter(cluster: SmallCluster, wishes: Wishes) -> dict[tuple[str, int], Refused | None]:
@@ -158,6 +167,122 @@ async def test_a_replica_goes_only_to_nodes_of_the_topics_role(four: SmallCluste
     refusal = (await alter(four, {("t", 0): (5,)}))["t", 0]
     assert refusal is not None
     assert refusal.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+@pytest.fixture
+async def missing_one(four: SmallCluster) -> tuple[SmallCluster, int, int]:
+    """One of the two nodes of t-0 is down, the first number; the other leads it."""
+    ruler = (await four.elected()).id
+    away = 1 if ruler == 2 else 2
+    await four.bury(away)
+    await four.until(lambda: away not in four.nodes[ruler].cache.snapshot.brokers)
+    await four.led("t", 0, 3 - away)
+    return four, away, 3 - away
+
+
+async def is_under_way(cluster: SmallCluster) -> bool:
+    record = await cluster.assignment("t")
+    return bool(record.adding or record.removing)
+
+
+async def test_a_replica_that_stays_may_be_down_and_the_move_ends_when_it_is_in_sync_again(
+    missing_one: tuple[SmallCluster, int, int],
+) -> None:
+    cluster, away, rest = missing_one
+    assert await alter(cluster, {("t", 0): (away, rest, 3)}) == {("t", 0): None}
+    await cluster.until(lambda: ("t", 0) in cluster.nodes[3].hosted)
+    await cluster.set_in_sync("t", 0, (rest, 3))
+    await cluster.until(
+        lambda: (
+            (info := cluster.nodes[rest].cache.snapshot.partition("t", 0)) is not None
+            and info.isr == (rest, 3)
+        )
+    )
+    assert await is_under_way(cluster)
+
+    back = await cluster.start(away)
+    await cluster.until(lambda: ("t", 0) in back.hosted)
+    await cluster.set_in_sync("t", 0, (away, rest, 3))
+    await settled(cluster, (away, rest, 3))
+
+
+async def test_of_two_dead_replicas_one_can_be_replaced(four: SmallCluster) -> None:
+    ruler = (await four.elected()).id
+    first, second, last = (node for node in (1, 2, 3, 4) if node != ruler)
+    await four.create("u", {0: (first, second, ruler)})
+    await four.led("u", 0, first)
+    await four.bury(first)
+    await four.bury(second)
+    await four.led("u", 0, ruler)
+    assert await alter(four, {("u", 0): (last, second, ruler)}) == {("u", 0): None}
+    record = await four.assignment("u")
+    assert (record.adding, record.removing) == ({0: (last,)}, {0: (first,)})
+
+
+async def test_a_partition_that_was_created_on_nodes_nobody_has_heard_of_can_be_moved_to_live_ones(
+    four: SmallCluster,
+) -> None:
+    await four.create_by_wish(name="u", assignment={0: (8, 9), 1: (2, 1)})
+    await four.led("u", 1, 2)
+    assert await alter(four, {("u", 0): (2, 8)}) == {("u", 0): None}
+    await four.led("u", 0, 2)
+    assert await alter(four, {("u", 0): (2, 3)}) == {("u", 0): None}
+    await four.until(lambda: ("u", 0) in four.nodes[3].hosted)
+    await four.set_in_sync("u", 0, (2, 3))
+    await four.until(lambda: four.nodes[1].cache.snapshot.topics["u"][0].replicas == (2, 3))
+    assert (await four.state("u", 0)).leader == 2
+
+
+async def test_a_tool_may_keep_a_replica_that_is_down(
+    missing_one: tuple[SmallCluster, int, int],
+) -> None:
+    cluster, away, rest = missing_one
+    wish = znodes.ReassignPartitions(partitions=(znodes.Reassignment("t", 0, (away, rest, 3)),))
+    await cluster.observer.create(znodes.REASSIGN_PARTITIONS, wish.to_json())
+    await moved(cluster, (away, rest, 3))
+    assert await is_under_way(cluster)
+
+
+async def test_a_replica_that_is_still_being_added_counts_as_added_when_it_is_named_again(
+    missing_one: tuple[SmallCluster, int, int],
+) -> None:
+    """As in Kafka: what stays is what the partition had before all moves."""
+    cluster, away, rest = missing_one
+    new = 3 if (await cluster.elected()).id == 4 else 4
+    await alter(cluster, {("t", 0): (away, rest, new)})
+    await cluster.until(lambda: ("t", 0) in cluster.nodes[new].hosted)
+    await cluster.bury(new)
+    await cluster.until(lambda: new not in cluster.nodes[rest].cache.snapshot.brokers)
+    refusal = (await alter(cluster, {("t", 0): (rest, new)}))["t", 0]
+    assert refusal is not None
+    assert refusal.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert await alter(cluster, {("t", 0): (rest, away)}) == {("t", 0): None}
+
+
+async def test_a_replica_that_stays_may_be_on_a_node_whose_role_has_changed(
+    missing_one: tuple[SmallCluster, int, int],
+) -> None:
+    cluster, away, rest = missing_one
+    await cluster.start(away, ("coordinator",))
+    await cluster.until(lambda: away in cluster.nodes[rest].cache.snapshot.brokers)
+    assert await alter(cluster, {("t", 0): (away, rest, 3)}) == {("t", 0): None}
+
+
+async def test_what_is_left_of_a_partition_is_led_before_its_move_ends(
+    missing_one: tuple[SmallCluster, int, int],
+) -> None:
+    """All that stays is the last replica in sync, which is down."""
+    cluster, away, rest = missing_one
+    await cluster.start(away)
+    await cluster.bury(rest)
+    await cluster.led("t", 0, NO_LEADER)
+    assert await alter(cluster, {("t", 0): (rest,)}) == {("t", 0): None}
+    assert await is_under_way(cluster)
+    assert (await cluster.state("t", 0)).isr == (rest,)
+
+    await cluster.start(rest)
+    await settled(cluster, (rest,))
+    assert (await cluster.state("t", 0)).leader == rest
 
 
 @pytest.mark.parametrize("topic", sorted(STATE_TOPICS))
@@ -326,3 +451,78 @@ async def test_a_request_wins_against_the_wish_of_a_tool_that_was_fulfilled_just
     await moved(four, (3, 4, 2))
     await four.set_in_sync("t", 0, (2, 3, 4))
     await settled(four, (3, 4))
+
+
+async def test_a_request_that_replaces_a_move_of_a_tool_is_not_undone_when_the_tools_others_end(
+    four: SmallCluster,
+) -> None:
+    await four.create("u", {0: (1, 2)})
+    await four.led("u", 0, 1)
+    wished = wished_by_tool({("t", 0): (2, 3), ("u", 0): (2, 3)})
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wished)
+    await moved(four, (2, 3, 1))
+    await four.until(lambda: ("u", 0) in four.nodes[3].hosted)
+
+    assert await alter(four, {("t", 0): (3, 4)}) == {("t", 0): None}
+    data, _stat = await four.observer.get(znodes.REASSIGN_PARTITIONS)
+    assert data == wished_by_tool({("u", 0): (2, 3)})
+    await four.set_in_sync("u", 0, (1, 2, 3))
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+    await moved(four, (3, 4, 2, 1))
+    await four.set_in_sync("t", 0, (1, 2, 3, 4))
+    await settled(four, (3, 4))
+
+
+async def test_a_request_replaces_a_wish_of_a_tool_that_is_not_begun_yet(
+    four: SmallCluster,
+) -> None:
+    await four.create("many", dict.fromkeys(range(AT_ONCE + 3), (1, 2)))
+    await four.led("many", AT_ONCE + 2, 1)
+    wished = {("many", index): (2, 3) for index in range(AT_ONCE + 3)}
+    replaced, called_off, left = (("many", AT_ONCE + number) for number in range(3))
+
+    async def work(components: ControllerComponents) -> Any:
+        await four.observer.create(znodes.REASSIGN_PARTITIONS, wished_by_tool(wished))
+        await components.reassignments.process_admin_znode()
+        return await components.reassignments.alter({replaced: (3, 4), called_off: None})
+
+    outcomes = await (await four.elected()).controller.ask("begin some, then another", work)
+    assert outcomes == {replaced: None, called_off: None}
+    await four.until(lambda: left in four.nodes[3].hosted)
+    await alter(four, {})  # behind all that was queued
+    record = await four.assignment("many")
+    assert record.partitions[replaced[1]] == (3, 4, 1, 2)
+    assert record.partitions[called_off[1]] == (1, 2)
+    assert record.partitions[left[1]] == (2, 3, 1)
+
+
+async def test_a_request_that_is_refused_leaves_the_wish_of_a_tool(four: SmallCluster) -> None:
+    wished = wished_by_tool({("t", 0): (2, 3)})
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wished)
+    await moved(four, (2, 3, 1))
+    refusal = (await alter(four, {("t", 0): (9,)}))["t", 0]
+    assert refusal is not None
+    assert (await four.observer.get(znodes.REASSIGN_PARTITIONS))[0] == wished
+    await four.set_in_sync("t", 0, (1, 2, 3))
+    await settled(four, (2, 3))
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+
+
+async def test_a_tool_that_writes_behind_a_request_has_the_last_word(four: SmallCluster) -> None:
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wished_by_tool({("t", 0): (2, 3)}))
+    await moved(four, (2, 3, 1))
+    await alter(four, {("t", 0): (3, 4)})
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wished_by_tool({("t", 0): (2, 4)}))
+    await moved(four, (2, 4, 1))
+    await four.set_in_sync("t", 0, (1, 2, 4))
+    await settled(four, (2, 4))
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+
+
+async def test_a_wish_of_a_tool_that_is_refused_is_struck_out_while_its_partition_is_moved(
+    four: SmallCluster,
+) -> None:
+    await alter(four, {("t", 0): (3, 4)})
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wished_by_tool({("t", 0): (9,)}))
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+    await moved(four, (3, 4, 1, 2))
