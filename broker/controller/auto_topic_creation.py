@@ -122,14 +122,14 @@ class AutoTopicCreation:
         """For who asks again; the log says it once, since clients ask ten times a second."""
         now, reason = self._now(), str(refusal)
         former = self._refusals.pop(name, None)
-        is_new = former is None or former.reason != reason
-        if is_new or now - former.last > TOLD_S:
+        is_known = former is not None and former.reason == reason
+        if former is None or not is_known or now - former.last > TOLD_S:
             former = _Refusal(refusal.code, reason, first=now, last=now)
         former.last = now
         if len(self._refusals) >= WAITING_MAX:
             del self._refusals[next(iter(self._refusals))]  # what was refused longest ago
         self._refusals[name] = former
-        if is_new:
+        if not is_known:
             log.error("cannot create a topic topic=%s: %s", name, reason)
 
     def _wish(self, name: str) -> RequestedTopic:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -151,6 +152,7 @@ class SimulatedFiles:
         self._clock = clock
         self._files: dict[Path, Content] = {}
         self._directories: set[Path] = {Path("/")}
+        self._lock = threading.Lock()
         self._safe_files: dict[Path, Content] = {}
         self._safe_directories: set[Path] = {Path("/")}
         self._unsafe_moves: dict[Path, Path] = {}
@@ -231,15 +233,15 @@ class SimulatedFiles:
         for target, source in list(self._unsafe_moves.items()):
             if target.parent == path:
                 self._safe_files = {
-                    _moved(p, source, target): c for p, c in self._safe_files.items()
+                    _moved(p, source, target): c for p, c in list(self._safe_files.items())
                 }
                 self._safe_directories = {_moved(p, source, target) for p in self._safe_directories}
                 del self._unsafe_moves[target]
-        self._safe_directories.update(d for d in self._directories if d.parent == path)
+        self._safe_directories.update(d for d in list(self._directories) if d.parent == path)
         self._safe_directories.add(path)
-        for name in [p for p in self._safe_files if p.parent == path]:
+        for name in [p for p in list(self._safe_files) if p.parent == path]:
             del self._safe_files[name]
-        self._safe_files.update({p: c for p, c in self._files.items() if p.parent == path})
+        self._safe_files.update({p: c for p, c in list(self._files.items()) if p.parent == path})
 
     def make_directory(self, path: Path, *, is_synced: bool = True) -> None:
         for directory in (*reversed(path.parents), path):
@@ -292,7 +294,13 @@ class SimulatedFiles:
         return SimulatedLock(self._locked, path)
 
     async def off_loop(self, work: Callable[[], T]) -> T:
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, work))
+        def alone() -> T:
+            # On a loop in real time this runs on several threads, which one disk in memory is
+            # not made for.
+            with self._lock:
+                return work()
+
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, alone))
 
     def _content(self, path: Path) -> Content:
         content = self._files.get(path)
