@@ -240,7 +240,7 @@ class Completions:
         self._journal.write(
             transaction.term,
             entry,
-            self._transitions.timeout_ms(transaction),
+            self._transitions.timeout_ms(transaction, completion.metadata),
             lambda code: self._on_complete(completion, code),
         )
 

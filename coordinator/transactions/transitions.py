@@ -6,7 +6,7 @@ Source: docs/spec/transactions.md §2.2, §2.3 and §3.1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from barnabas.protocol.errors import ErrorCode
 
@@ -18,6 +18,10 @@ from .transaction_state import TransactionState
 
 OnDone: TypeAlias = Callable[[ErrorCode], None]
 """The end of a transition, once, with what a client is told. NONE: it is committed and applied."""
+
+
+APPEND_LEAST_MS: Final = 500
+"""An append may wait for so long, however short the time-out of the transaction is."""
 
 
 class Transitions:
@@ -56,11 +60,15 @@ class Transitions:
             on_done(APPEND_ERRORS.get(code, code))
 
         entry = key_of(transaction.transactional_id), value_of(metadata)
-        self._journal.write(term, entry, self.timeout_ms(transaction), on_decided)
+        timeout_ms = self.timeout_ms(transaction, metadata)
+        self._journal.write(term, entry, timeout_ms, on_decided)
 
-    def timeout_ms(self, transaction: Transaction) -> int:
-        """How long an append may wait for its replicas.
+    def timeout_ms(self, transaction: Transaction, metadata: Metadata) -> int:
+        """How long the append of ``metadata`` may wait for its replicas.
 
-        Kafka waits as long as the transaction may take: EndTxn hangs for a quarter of an hour.
+        Kafka waits as long as the transaction may take: EndTxn hangs for a quarter of an hour. But
+        not the millisecond that older clients of Java fence an id with (KAFKA-16047): no replica
+        answers so soon, and whoever came next would find it in the metadata.
         """
-        return min(transaction.metadata.timeout_ms, self._config.request_timeout_ms)
+        longer_ms = max(transaction.metadata.timeout_ms, metadata.timeout_ms, APPEND_LEAST_MS)
+        return min(longer_ms, self._config.request_timeout_ms)

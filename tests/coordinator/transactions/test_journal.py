@@ -163,6 +163,21 @@ def test_a_short_timeout_does_not_fail_those_who_may_wait(
     assert identity(patient) == (ErrorCode.NONE, 1002, 1)
 
 
+def test_who_comes_behind_a_fence_of_one_millisecond_has_time_for_its_replicas(
+    transactions: TransactionsHarness,
+) -> None:
+    """Admin.fenceProducers of older clients of Java, as Connect's workers have it (KAFKA-16047)."""
+    transactions.begin(timeout_ms=60_000)
+    for timeout_ms, epoch in ((1, 1), (60_000, 2)):
+        transactions.log.is_replicated = False
+        asked = transactions.hand_in_init(timeout_ms=timeout_ms)
+        transactions.wait(0.4)
+        assert not asked.is_answered
+        transactions.log.replicate(0)
+        transactions.log.is_replicated = True
+        assert identity(asked) == (ErrorCode.NONE, 1001, epoch)
+
+
 def test_a_commit_whose_append_timed_out_may_be_decided_by_its_retry(
     transactions: TransactionsHarness,
 ) -> None:
