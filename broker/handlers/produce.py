@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.purgatory import DelayedProduce
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.log_config import FOREVER, LogConfig
 from barnabas.broker.storage.producers.verification_guards import VerificationGuard
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.api import ApiKey
@@ -438,15 +438,22 @@ def rules_of(config: LogConfig) -> ProduceRules:
         "lz4": config.compression_lz4_level,
         "zstd": config.compression_zstd_level,
     }
-    difference = config.message_timestamp_difference_max_ms
+    # The older setting counts only where the newer ones are not set, as in Kafka's LogConfig.
+    before_max_ms, after_max_ms = (
+        config.message_timestamp_difference_max_ms if newer == FOREVER else newer
+        for newer in (
+            config.message_timestamp_before_max_ms,
+            config.message_timestamp_after_max_ms,
+        )
+    )
     return ProduceRules(
         message_bytes_max=config.max_message_bytes,
         segment_bytes=config.segment_bytes,
         compression=config.compression_type,
         compression_level=levels.get(config.compression_type),
         timestamp_type=config.message_timestamp_type,
-        timestamp_before_max_ms=min(config.message_timestamp_before_max_ms, difference),
-        timestamp_after_max_ms=min(config.message_timestamp_after_max_ms, difference),
+        timestamp_before_max_ms=before_max_ms,
+        timestamp_after_max_ms=after_max_ms,
         is_compacted=config.is_compacted,
     )
 

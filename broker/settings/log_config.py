@@ -84,7 +84,7 @@ class LogConfig:
         "message.timestamp.after.max.ms", FOREVER, "refuse records newer than this", least=0
     )
     message_timestamp_difference_max_ms: int = setting(
-        "message.timestamp.difference.max.ms", FOREVER, "older name of the two above", least=0
+        "message.timestamp.difference.max.ms", FOREVER, "both, where they are not set", least=0
     )
     message_format_version: str = setting(
         "message.format.version", "3.0-IV1", "not enforced: batches of magic 2 are stored"
@@ -105,7 +105,7 @@ class LogConfig:
         "min.cleanable.dirty.ratio", 0.5, "dirty share that starts compaction", least=0, most=1
     )
     min_insync_replicas: int = setting(
-        "min.insync.replicas", 1, "acks=all needs so many replicas", least=1
+        "min.insync.replicas", 1, "acks=all needs so many replicas", least=1, most=INT_MAX
     )
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable", False, "elect outside the ISR, losing records"
@@ -222,7 +222,7 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "cleanup.policy": ("log.cleanup.policy",),
     "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
     "flush.messages": ("log.flush.interval.messages",),
-    "flush.ms": ("log.flush.interval.ms",),
+    "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     "max.message.bytes": ("message.max.bytes",),
     "compression.type": ("compression.type",),
     "compression.gzip.level": ("compression.gzip.level",),

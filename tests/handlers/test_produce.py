@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from barnabas.broker.handlers.call import PendingResponse
-from barnabas.broker.handlers.produce import ProduceHandler
+from barnabas.broker.handlers.produce import ProduceHandler, rules_of
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.settings.log_config import FOREVER, LogConfig
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records import batch, message_set
@@ -252,3 +253,24 @@ async def test_a_failed_disk_is_named_to_those_who_know_the_code(
     shelf.log("t").take_offline("gone")
     answer = answered(handler.produce(call(request(("t", a_batch())), version)))
     assert results(answer)[0].error_code == code
+
+
+@pytest.mark.parametrize(
+    ("overrides", "bounds"),
+    [
+        ({}, (FOREVER, FOREVER)),
+        ({"difference": "9"}, (9, 9)),
+        ({"difference": "9", "before": "7000"}, (7000, 9)),
+        ({"difference": "9", "before": "7000", "after": "80"}, (7000, 80)),
+        ({"after": "80"}, (FOREVER, 80)),
+    ],
+)
+def test_the_older_bound_of_timestamps_counts_where_the_newer_ones_are_not_set(
+    overrides: dict[str, str], bounds: tuple[int, int]
+) -> None:
+    """As in Kafka's LogConfig.getMessageTimestampBeforeMaxMs."""
+    config = LogConfig().with_overrides(
+        {f"message.timestamp.{name}.max.ms": text for name, text in overrides.items()}
+    )
+    rules = rules_of(config)
+    assert (rules.timestamp_before_max_ms, rules.timestamp_after_max_ms) == bounds

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from barnabas.broker.settings.log_config import BROKER_SYNONYMS, LogConfig, refuse_tiering
+from barnabas.broker.settings.log_config import BROKER_SYNONYMS, FOREVER, LogConfig, refuse_tiering
 from barnabas.protocol.settings import ConfigError, declared
 
 KAFKA: Final = frozenset(
@@ -47,6 +47,10 @@ def test_of_two_names_for_one_setting_the_finer_unit_wins() -> None:
     assert LogConfig.from_broker(values).retention_ms == 60_000
     assert LogConfig.from_broker({"log.roll.hours": "2"}).segment_ms == 7_200_000
     assert LogConfig.from_broker({"log.retention.hours": "-1"}).retention_ms == -1
+    flush = {"log.flush.scheduler.interval.ms": "1000"}
+    assert LogConfig.from_broker(flush).flush_ms == 1000
+    assert LogConfig.from_broker(flush | {"log.flush.interval.ms": "9"}).flush_ms == 9
+    assert LogConfig.from_broker({}).flush_ms == FOREVER
 
 
 @pytest.mark.parametrize(
@@ -57,6 +61,7 @@ def test_of_two_names_for_one_setting_the_finer_unit_wins() -> None:
         ({"cleanup.policy": "shred"}, "cleanup.policy"),
         ({"retention.mss": "1"}, "did you mean retention.ms"),
         ({"flush.messages": "often"}, "flush.messages"),
+        ({"min.insync.replicas": "3000000000"}, "min.insync.replicas"),
         ({"local.retention.ms": "-3"}, "local.retention.ms=-3: must be at least -2"),
         ({"local.retention.bytes": "-3"}, "local.retention.bytes=-3: must be at least -2"),
         ({"local.retention.bytes": "all"}, "local.retention.bytes"),
