@@ -56,82 +56,108 @@ class OldFormatFetch:
         wait_s = min(request.max_wait_ms / 1000, WAIT_S_MAX)
         deadline = self._loop.time() + wait_s
         while True:
-            size = await self._read_all(call, reads, bytes_max)
             left = deadline - self._loop.time()
-            is_bad = any(read.result.error_code for read in reads)
-            if left <= 0 or not reads or is_bad or size >= request.min_bytes:
-                return
-            await self._more(reads, request.min_bytes - size, left)
+            # Watched first, read second: what is appended meanwhile ends the wait.
+            came, wait = self._wait(max(1, request.min_bytes), max(0.0, left))
+            watched = self._watched(reads, wait)
+            try:
+                size, has_more = await self._read_all(call, reads, bytes_max)
+                is_bad = any(read.result.error_code for read in reads)
+                is_enough = has_more or size >= request.min_bytes
+                if left <= 0 or not reads or is_bad or is_enough:
+                    return
+                wait.grew(size)
+                await came
+            finally:
+                wait.forget()
+                for partition in watched:
+                    partition.fetch_waiters.forget(wait)
 
-    async def _more(self, reads: Sequence[PartitionRead], missing: int, wait_s: float) -> None:
+    def _wait(self, missing: int, wait_s: float) -> tuple[asyncio.Future[None], DelayedFetch]:
         """Until so much came, or time is up, or a partition is led elsewhere."""
-        came = self._loop.create_future()
+        came: asyncio.Future[None] = self._loop.create_future()
 
         def done() -> None:
             if not came.done():  # the peer may be gone, or the node be stopping
                 came.set_result(None)
 
-        wait = DelayedFetch(self._loop, missing=missing, wait_s=wait_s, done=done)
-        watched: list[Partition] = []
-        try:
-            for read in reads:
-                partition = self._led(read)
-                partition.fetch_waiters.wait(wait, is_committed=False)
-                watched.append(partition)
-            await came
-        except Refused:
-            return
-        finally:
-            wait.forget()
-            for partition in watched:
-                partition.fetch_waiters.forget(wait)
+        return came, DelayedFetch(self._loop, missing=missing, wait_s=wait_s, done=done)
 
-    async def _read_all(self, call: Call, reads: Sequence[PartitionRead], bytes_max: int) -> int:
-        """The bytes that were found."""
-        has_size_rules = call.version == 3
-        left = min(call.request.max_bytes, bytes_max) if has_size_rules else bytes_max
-        is_first, total = has_size_rules, 0
+    def _watched(self, reads: Sequence[PartitionRead], wait: DelayedFetch) -> list[Partition]:
+        watched: list[Partition] = []
         for read in reads:
-            limit = max(0, min(read.partition.partition_max_bytes, left))
-            await self._read(call, read, limit, at_least_one=is_first)
+            try:
+                partition = self._led(read)
+            except Refused:
+                continue  # its code comes with the read
+            partition.fetch_waiters.wait(wait, is_committed=False)
+            watched.append(partition)
+        return watched
+
+    async def _read_all(
+        self, call: Call, reads: Sequence[PartitionRead], bytes_max: int
+    ) -> tuple[int, bool]:
+        """The bytes that were found, and whether some partition has more behind them.
+
+        Then nobody waits for a least number of bytes: they are there, and a client that lags would
+        wait for as long as it may for each few batches.
+        """
+        # The bound of versions without one is what a quota allows (throttle.py), as in Kafka.
+        left = min(call.request.max_bytes, bytes_max)
+        is_first, total, has_more = call.version == 3, 0, False
+        for read in reads:
+            has_more |= await self._read(call, read, max(0, left), at_least_one=is_first)
             count = len(read.result.records or b"")
             total += count
             left -= count
             is_first = is_first and not count
             await asyncio.sleep(0)
-        return total
+        return total, has_more
 
     async def _read(
-        self, call: Call, read: PartitionRead, bytes_max: int, *, at_least_one: bool
-    ) -> None:
+        self, call: Call, read: PartitionRead, left: int, *, at_least_one: bool
+    ) -> bool:
+        """Whether records were found, and more are behind them."""
+        own_max = max(0, read.partition.partition_max_bytes)
+        bytes_max = min(own_max, left)
         self._stored(call, read, min(max(bytes_max, 1), READ_BYTES))
         result = read.result
         if result.error_code or not result.records:
-            return
+            return False
         stored, result.records = result.records, b""
         try:
-            converted = await self._converted(call, read, stored, max(bytes_max, 1))
+            converted, following = await self._converted(call, read, stored, max(bytes_max, 1))
         except Refused as refusal:
             result.error_code = refusal.code
             result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
-            return
-        # Up to version 2 a client takes a cut entry for "ask again with a larger size".
-        result.records = converted if at_least_one else converted[:bytes_max]
+            return False
+        is_full = len(converted) >= bytes_max
+        if not at_least_one and len(converted) > bytes_max:
+            # Up to version 2 a client takes a cut entry for "ask again with a larger size". What is
+            # cut for another reason, or in version 3, would have it ask so in vain, or give up.
+            is_asked_for = call.version < 3 and own_max <= left
+            converted = converted[:bytes_max] if is_asked_for else _whole(converted, bytes_max)
+        result.records = converted
+        return bool(converted) and (is_full or following < result.high_watermark)
 
     async def _converted(
         self, call: Call, read: PartitionRead, stored: Any, bytes_max: int
-    ) -> bytes:
-        """The first batches from the offset on that an old client can be given something of."""
+    ) -> tuple[bytes, int]:
+        """The first batches from the offset on that an old client can be given something of.
+
+        And the offset behind what was read for them.
+        """
         magic, start = 0 if call.version < 2 else 1, read.partition.fetch_offset
+        following = start
         while stored:
             *_, (last, _) = batch.iterate(stored)
             following = batch.next_offset(stored, last)
             found = await self._in_turn(bytes(stored), magic, start, bytes_max)
             if found:
-                return found
+                return found, following
             await asyncio.sleep(0)
             stored = self._led(read).read(following, bytes_max=READ_BYTES, at_least_one=True)
-        return b""
+        return b"", following
 
     async def _in_turn(self, stored: bytes, magic: int, start: int, bytes_max: int) -> bytes:
         """Wherever it holds up nobody: the headers say what is large, and they may lie."""
@@ -144,3 +170,9 @@ class OldFormatFetch:
         return await self._conversions.inline.run(
             here, lambda: self._conversions.down_convert(stored, magic, start, bytes_max)
         )
+
+
+def _whole(entries: bytes, bytes_max: int) -> bytes:
+    """The whole entries among the first bytes."""
+    end = max((start + size for start, size in batch.iterate(entries[:bytes_max])), default=0)
+    return entries[:end]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.handlers import old_format_fetch
 from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.fetch_sessions import FetchSessionCache
@@ -179,6 +180,68 @@ async def test_an_old_client_gets_a_cut_message_and_asks_again_with_more(
     for version in range(3):
         [cut] = results(handler.fetch(call(request(wanted("t", bytes_max=20)), version)))
         assert len(cut.records or b"") == 20
+
+
+async def test_version_3_gets_no_cut_message_behind_the_first(
+    handler: FetchHandler, replicas: ReplicaManager
+) -> None:
+    """Sarama takes one for a message that is too large, and skips it."""
+    for topic in "ab":
+        lead(replicas, topic)
+        produce(replicas, topic, 1)
+    [whole] = results(handler.fetch(call(request(wanted("a")), 3)))
+    size = len(whole.records or b"")
+    topics = [wanted("a"), wanted("b")]
+    for more, found in ((0, 0), (1, 0), (size - 1, 0), (size, size)):
+        two = results(handler.fetch(call(request(*topics, max_bytes=size + more), 3)))
+        assert [len(result.records or b"") for result in two] == [size, found]
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_what_a_quota_leaves_of_an_answer_bounds_it_in_old_versions_and_cuts_nothing(
+    handler: FetchHandler, replicas: ReplicaManager, version: int
+) -> None:
+    """Above the bound an answer is emptied, and the next one would be, too."""
+    for topic in "abc":
+        lead(replicas, topic)
+        produce(replicas, topic, 1)
+    topics = [wanted(topic) for topic in "abc"]
+    size = len(results(handler.fetch(call(request(topics[0]), version)))[0].records or b"")
+    asked = call(request(*topics), version)
+    asked.request.max_bytes = 2 * size + size // 2  # as throttle.py lowers it
+    found = results(handler.fetch(asked))
+    assert [len(result.records or b"") for result in found] == [size, size, 0]
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_an_old_client_that_lags_does_not_wait_for_its_least_number_of_bytes(
+    handler: FetchHandler,
+    replicas: ReplicaManager,
+    version: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(old_format_fetch, "READ_BYTES", 3 * len(a_batch()))
+    lead(replicas, "t")
+    produce(replicas, "t", *[1] * 10)
+    for topic in (wanted("t"), wanted("t", bytes_max=2 * len(a_batch()))):
+        asked = request(topic, min_bytes=1_000_000, max_wait_ms=60_000)
+        [result] = results(handler.fetch(call(asked, version)))
+        assert offsets(result.records)[:2] == [0, 1]
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_what_is_appended_while_an_old_fetch_reads_is_found(
+    handler: FetchHandler, replicas: ReplicaManager, version: int
+) -> None:
+    for topic in "ab":
+        lead(replicas, topic)
+    fetch: Any = handler.fetch(call(request(wanted("a"), wanted("b"), max_wait_ms=60_000), version))
+    fetch.send(None)  # it has read the first one
+    produce(replicas, "a", 1)
+    pending = asyncio.ensure_future(fetch)
+    await turns(10)
+    assert pending.done()
+    assert [offsets(result.records) for result in results(pending.result())] == [[0], []]
 
 
 async def test_answers_are_small_while_slow_readers_hold_the_memory(

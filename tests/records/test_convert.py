@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -108,6 +110,19 @@ def test_a_mixed_file_comes_in_one_magic() -> None:
     data = down_convert(of("mixed-magic-file"), 0, 0)
     assert {batch.magic(data, position) for position, _ in batch.iterate(data)} == {0}
     assert [record.offset for record in everything(data)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, *OLD])
+def test_a_batch_that_lost_its_last_records_is_passed_over_behind_those_that_are_left(
+    codec: Codec,
+) -> None:
+    """Given those before its offset again, a client would ask for the same batch for ever."""
+    compacted = bytearray(batch.build_batch_of(FOUND[:2], codec=codec))
+    struct.pack_into(">i", compacted, 23, 9)  # the last offset: 40 to 49 were there
+    following = bytes(batch.build_batch_of([Record(50, T0, b"k", b"v")]))
+    assert everything(down_convert(compacted, 1, 42)) == []
+    assert [one.offset for one in everything(down_convert(compacted + following, 1, 42))] == [50]
+    assert [one.offset for one in everything(down_convert(compacted, 1, 41))][-1] == 41
 
 
 def test_a_cut_tail_is_left_out() -> None:
