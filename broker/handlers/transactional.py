@@ -117,13 +117,18 @@ class TransactionalBatches:
         """
         prepared = next(iter(appends)).prepared
         answered: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
+
+        def answer(codes: Codes) -> None:
+            if not answered.done():  # whoever asked may have left
+                answered.set_result(codes)
+
         self._verifier.ask(
             Question(
                 transactional_id,
                 prepared.producer_id,
                 prepared.producer_epoch,
                 [(one.topic, one.wanted.index) for one in appends],
-                answered.set_result,
+                answer,
             )
         )
         codes = await answered

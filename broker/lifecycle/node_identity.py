@@ -158,8 +158,13 @@ def read_session(files: Files, directory: Path) -> int | None:
 
 
 def write_session(files: Files, directory: Path, session_id: int) -> None:
-    """Leave word of the session that this node registered in."""
-    files.write_atomically(directory / SESSION_FILE, f"{session_id} {directory}\n".encode())
+    """Leave word of the session that this node registered in; not so as to survive a power cut.
+
+    It is written on the loop while the node serves. Lost, torn or an older one it costs the next
+    start a wait for the session's timeout, which a machine that boots has mostly outlasted.
+    """
+    text = f"{session_id} {directory}\n"
+    files.write_atomically(directory / SESSION_FILE, text.encode(), is_synced=False)
 
 
 def _read_notes(files: Files, directories: Sequence[Path]) -> dict[Path, Mapping[str, str]]:

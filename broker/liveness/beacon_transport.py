@@ -294,7 +294,7 @@ class BeaconTransport:
         host, port = place
         try:
             answers = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-        except OSError as problem:
+        except (OSError, ValueError) as problem:  # ValueError: a label is empty or too long
             log.warning("found no address host=%s reason='%s'", host, problem)
             await asyncio.sleep(_LOOK_UP_AGAIN_S / 5)
             return

@@ -80,11 +80,15 @@ class MetricsServer:
         self._peers[task] = writer
         try:
             await self._serve(reader, writer)
+            writer.close()
+            # close() waits for the peer to read what is left, for ever if it never does.
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                await writer.wait_closed()
         except (OSError, TimeoutError) as error:
             log.debug("metrics were not fetched: %r", error)
         finally:
             del self._peers[task]
-            writer.close()
+            writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._peers) > SCRAPES_MAX:

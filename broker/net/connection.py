@@ -354,6 +354,7 @@ class Connection(asyncio.Protocol):
         limits.connection_quotas.release(self.host, self.listener, is_internal=self.is_internal)
         self._forget_answers()
         self._drop_waiting()
+        self._drop_out()
         self._framing.clear()
         self._requests.leave(self)
         self._requests.give(self._charged)
@@ -637,7 +638,14 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End the connection at once."""
+        self._drop_out()
         self._transport.abort()
+
+    def _drop_out(self) -> None:
+        """A flush that comes later must not write to a transport that is closed."""
+        self._out = []
+        self._out_bytes = 0
+        self._has_slices = False
 
     def _send(self, reply: ResponseFrame) -> None:
         if isinstance(reply, bytes):

@@ -84,7 +84,7 @@ class ConnectionQuotas:
                 continue
             try:
                 found = await loop.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-            except OSError as error:
+            except (OSError, ValueError) as error:  # ValueError: a label is empty or too long
                 log.warning("max.connections.per.ip.overrides: %s is not known: %s", name, error)
                 continue
             quota.update({str(address_info[4][0]): bound for address_info in found})

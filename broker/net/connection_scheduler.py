@@ -8,10 +8,13 @@ answers wait for its end.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .connection import Connection
+
+log = logging.getLogger(__name__)
 
 TURN_S: Final = 0.005
 """How long one turn of the loop serves requests before connections that have more wait."""
@@ -102,7 +105,12 @@ class ConnectionScheduler:
         ends = self._loop.time() + TURN_S
         for number, connection in enumerate(dirty, 1):
             connection.is_dirty = False
-            connection.flush()
+            try:
+                connection.flush()
+            except Exception:
+                # Those behind it would never be answered: they count as noted already (is_dirty).
+                log.exception("a connection could not be served; it is given up")
+                connection.abort()
             if self.is_spent or (not number % FLUSHES_PER_LOOK and self._loop.time() >= ends):
                 self._put_off(dirty[number:])
                 break

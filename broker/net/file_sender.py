@@ -13,6 +13,7 @@ slices are read piece by piece and written to the transport, as fast as it takes
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections import deque
@@ -23,6 +24,8 @@ from barnabas.broker.storage.segment.file_slice import FileSlice, Withdrawn
 from barnabas.protocol.codec.wire import Buffer
 
 from .gathered_write import write_pieces
+
+log = logging.getLogger(__name__)
 
 FramePiece = Buffer | FileSlice
 
@@ -128,7 +131,11 @@ class FileSender:
         if self._is_encrypted():
             return False
         if self._socket is None and (given := self._transport.get_extra_info("socket")):
-            self._fd = os.dup(given.fileno())
+            try:
+                self._fd = os.dup(given.fileno())
+            except OSError as problem:  # no descriptor is left: it goes through the transport
+                log.debug("slices are read, not sent from their files: %s", problem.strerror)
+                return False
             self._socket = socket.socket(fileno=self._fd)
             self._socket.setblocking(False)
         return self._socket is not None

@@ -220,7 +220,7 @@ async def addresses_of(name: Name) -> list[Name]:
         return [name]
     try:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a label is empty or too long
         return []
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 

@@ -213,5 +213,13 @@ class ListenerTls:
         if not certificate.not_before <= datetime.now(UTC) <= certificate.not_after:
             log.warning("certificate is not valid now listener=%s", self._listener)
         location = contexts.settings.ssl_keystore_location
-        if location is not None and Path(location).stat().st_mode & _PRIVATE:
+        if location is not None and _mode(location) & _PRIVATE:
             log.warning("others than the node's user may read its private key path=%s", location)
+
+
+def _mode(location: str) -> int:
+    """Who may read a file, as its bits; 0 where it is gone by now: it was read before."""
+    try:
+        return Path(location).stat().st_mode
+    except OSError:
+        return 0

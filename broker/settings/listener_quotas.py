@@ -65,7 +65,12 @@ def parse_address_quotas(settings: NetworkSettings) -> dict[str, int]:
         host, _, count = word.rpartition(":")
         if not host or not count.isdecimal():
             raise ConfigError(f"{OVERRIDES}={word}: must read host:count")
-        bounds[host.strip("[]")] = int(count)
+        name = host.strip("[]")
+        try:
+            name.encode("idna")
+        except ValueError as error:
+            raise ConfigError(f"{OVERRIDES}={word}: {name} is no host name: {error}") from None
+        bounds[name] = int(count)
     if not settings.max_connections_per_ip and not bounds:
         raise ConfigError(f"max.connections.per.ip=0: lets nobody in, since {OVERRIDES} is not set")
     return bounds

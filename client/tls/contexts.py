@@ -173,7 +173,10 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> bool:
 
 def _load_key(context: ssl.SSLContext, store: KeyStore) -> None:
     """OpenSSL reads files only: it gets one that is in memory and has no name."""
-    descriptor = os.memfd_create("keystore", os.MFD_CLOEXEC)
+    try:
+        descriptor = os.memfd_create("keystore", os.MFD_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(f"ssl.keystore: cannot be loaded: {error.strerror}") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(store.pem.encode())
         file.flush()
@@ -184,6 +187,8 @@ def _load_key(context: ssl.SSLContext, store: KeyStore) -> None:
             )
         except ssl.SSLError as error:
             raise ConfigError(f"ssl.keystore: {_key_problem(error, store)}") from None
+        except OSError as error:  # no descriptor is left to read it by
+            raise ConfigError(f"ssl.keystore: cannot be loaded: {error.strerror}") from None
 
 
 def describe_failure(error: OSError) -> str:

@@ -43,6 +43,15 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         self.tls_problem = ""
         """Why the last handshake failed."""
 
+    def start(self) -> None:
+        """Start the threads; raises RuntimeError, and leaves none behind, where one cannot be."""
+        try:
+            super().start()
+        except RuntimeError:
+            self._running = True  # kazoo stops only what has been started in full
+            self.stop()
+            raise
+
     def async_result(self) -> AsyncResult:
         """What kazoo answers a call with."""
         return _Answer(self)

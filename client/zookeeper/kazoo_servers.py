@@ -11,10 +11,13 @@ Source: docs/beacons.md, "How long ZooKeeper may be away"; docs/zookeeper.md.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import Any, Final
 
 from kazoo.protocol.serialization import Connect
+
+log = logging.getLogger(__name__)
 
 Server = tuple[str, int]
 """Address and port, as kazoo resolved them."""
@@ -41,9 +44,18 @@ class KazooServers:
         connection._invoke = self.invoke  # noqa: SLF001
 
     def lost_one_last(self) -> list[tuple[str, str, int]]:
-        """Every server, the one that was asked last behind the others, before it the slow ones."""
+        """Every server, the one that was asked last behind the others, before it the slow ones.
+
+        None where their names cannot be looked up: kazoo then tries again, while an error would
+        end its thread for good.
+        """
+        try:
+            found = self._shuffled()
+        except (OSError, ValueError) as error:  # ValueError: a label is empty or too long
+            log.warning("could not look up the servers of zookeeper: %s", error)
+            return []
         return sorted(
-            self._shuffled(),
+            found,
             key=lambda server: (server[1:] == self._tried, self._slow[server[1:]]),
         )
 

@@ -281,7 +281,16 @@ class KazooSession:
         return self._multi_results(operations, await self._call(transaction.commit_async))
 
     async def peek(self, path: str) -> bytes | None:
-        """Data of a znode as a fresh session reads it, None where there is none."""
+        """Data of a znode as a fresh session reads it, None where there is none.
+
+        Raises ConnectionLost also where this machine has no descriptor or thread left for it.
+        """
+        try:
+            return await self._read_afresh(path)
+        except (OSError, RuntimeError) as error:
+            raise ConnectionLost(f"no fresh session could be begun: {error}") from error
+
+    async def _read_afresh(self, path: str) -> bytes | None:
         fresh = KazooSession(
             self._servers,
             self._chroot,
@@ -291,8 +300,8 @@ class KazooSession:
             tls=self._tls,
             identity=self._identity,
         )
-        fresh._client.start_async()  # not start(), which would create the chroot
         try:
+            fresh._client.start_async()  # not start(), which would create the chroot
             async with asyncio.timeout(PEEK_MS / 1000):
                 await fresh._connected.wait()
                 return (await fresh.get(path))[0]
@@ -326,7 +335,8 @@ class KazooSession:
         self._state = SessionState.LOST
 
     def _stop(self) -> None:
-        with contextlib.suppress(kazoo_errors.WriterNotClosedException):
+        # AttributeError: there was no descriptor to start with, so there is nothing to wake.
+        with contextlib.suppress(kazoo_errors.WriterNotClosedException, AttributeError):
             self._client.stop()
         self._client.close()
 

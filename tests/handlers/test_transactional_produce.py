@@ -115,6 +115,18 @@ async def test_the_first_batch_of_a_transaction_is_appended_when_its_coordinator
     ]
 
 
+async def test_an_answer_for_a_request_that_was_given_up_is_dropped(
+    handler: ProduceHandler, replicas: ReplicaManager, verifier: FakeVerifier
+) -> None:
+    """It raised where answers are handed to many requests, one after the other."""
+    under_way = asyncio.ensure_future(sending(handler, ("t", numbered())))
+    await turns()
+    under_way.cancel()
+    await asyncio.gather(under_way, return_exceptions=True)
+    verifier.answer(ErrorCode.NONE)
+    assert replicas.led("t", 0).log.end_offset == 0
+
+
 async def test_what_waits_for_a_coordinator_is_kept_in_memory_of_its_own(
     handler: ProduceHandler, replicas: ReplicaManager, verifier: FakeVerifier
 ) -> None:

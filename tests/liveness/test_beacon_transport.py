@@ -131,6 +131,15 @@ async def test_a_peer_to_which_nothing_can_be_sent_costs_the_others_no_beacon(
     await until(are_leased)
 
 
+async def test_a_name_that_can_be_no_host_is_told_and_asked_for_later(
+    nodes: BeaconingNodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    beacons, place = nodes.beacons[0], ("a..b", 9092)
+    assert beacons._address_of(place) is None
+    await until(lambda: "found no address host=a..b" in caplog.text)
+    assert place in beacons._lookups, "it waits before it asks again"
+
+
 async def test_a_port_that_is_taken_is_an_error_at_once(nodes: BeaconingNodes) -> None:
     with pytest.raises(OSError, match="in use"):
         await nodes.beacons[1].open(*nodes.addresses[0])

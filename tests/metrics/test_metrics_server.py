@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from barnabas.broker.metrics import metrics_server
 from barnabas.broker.metrics.metrics_server import HEAD_BYTES_MAX, SCRAPES_MAX, MetricsServer
+from tests.net.client import until
 
 HOST = "127.0.0.1"
 
@@ -93,6 +96,37 @@ async def test_others_have_the_loop_while_a_long_answer_is_made() -> None:
         counting.cancel()
     seen = [int(line.split()[1]) for line in answer.split("\r\n\r\n")[1].splitlines()]
     assert len(set(seen)) > len(seen) // 2
+
+
+@pytest.mark.parametrize("kilobytes", [48, 8192])  # one fits into the transport, one does not
+async def test_a_peer_that_never_reads_is_cut_off_in_time(
+    monkeypatch: pytest.MonkeyPatch, kilobytes: int
+) -> None:
+    """It kept its socket for ever, and what was left to be written to it."""
+    monkeypatch.setattr(metrics_server, "REQUEST_TIMEOUT_S", 0.2)
+    server = MetricsServer(lambda: iter(["a" * (kilobytes << 10)]))
+    made: list[asyncio.StreamWriter] = []
+    serve = server._connected
+
+    async def noted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        made.append(writer)
+        await serve(reader, writer)
+
+    monkeypatch.setattr(server, "_connected", noted)
+    port = await server.bind(HOST, 0)
+    assert server._server is not None
+    server._server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    loop = asyncio.get_running_loop()
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.setblocking(False)
+        await loop.sock_connect(deaf, (HOST, port))
+        await loop.sock_sendall(deaf, b"GET /metrics HTTP/1.1\r\n\r\n")
+        await until(lambda: bool(made) and made[0].transport.get_write_buffer_size() > 0)
+        assert server._peers, "it is one of those that may ask at once"
+        await until(lambda: not server._peers)
+        await until(lambda: made[0].transport.get_write_buffer_size() == 0)
+    await server.close()
 
 
 async def test_a_port_that_is_taken_names_the_setting() -> None:

@@ -66,6 +66,19 @@ async def test_a_host_name_stands_for_its_addresses() -> None:
     assert [enters(bounded, "127.0.0.1") is None for _ in range(2)] == [True, False]
 
 
+@pytest.mark.parametrize("name", ["a..b", ".a", "a" * 64])
+def test_a_bound_of_what_can_be_no_host_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="is no host name"):
+        connection_quotas(max_connections_per_ip_overrides=f"{name}:1")
+
+
+async def test_what_can_be_no_host_name_has_no_addresses_and_ends_nothing() -> None:
+    bounded = connection_quotas(max_connections_per_ip_overrides="localhost:1")
+    bounded._address_quotas = {"a..b": 1, **bounded._address_quotas}
+    await bounded.resolve()
+    assert [enters(bounded, "127.0.0.1") is None for _ in range(2)] == [True, False]
+
+
 def test_a_listener_may_have_bounds_of_its_own() -> None:
     bounded = connection_quotas(listener_name_inside_max_connections="1")
     assert [enters(bounded, "a", "INSIDE") is None for _ in range(2)] == [True, False]

@@ -247,3 +247,19 @@ def test_a_disk_that_fails_withdraws_the_slice(
     monkeypatch.setattr(os, "sendfile", fail)
     with pytest.raises(Withdrawn, match="could not send"):
         piece.send(1, 0, 10)
+
+
+async def test_slices_are_read_where_no_descriptor_is_left(
+    start: Start, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    _, client = await connected(start, shelf)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "dup", full)
+        client.send(request(5, 100_000))
+        assert records((await client.receive())[1]) == [shelf.content[5:100_005]] * 2
+    client.send(request(7, 100_000))
+    assert records((await client.receive())[1]) == [shelf.content[7:100_007]] * 2
+    assert shelf.is_free()

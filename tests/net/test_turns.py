@@ -175,3 +175,54 @@ async def test_after_a_long_answer_the_clock_is_looked_at(
     for _ in range(12):
         await client.receive()
     assert short < 12 <= len(looks) - short
+
+
+@interpreted_only
+def test_a_connection_that_fails_is_given_up_and_those_behind_it_are_served(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop, _ = greedy(0, 0.0)
+    scheduler = ConnectionScheduler(cast("asyncio.AbstractEventLoop", loop))
+    told: list[str] = []
+
+    class Failing(Connection):
+        def __init__(self, name: str) -> None:
+            self.name, self.is_dirty = name, True
+
+        def flush(self) -> None:
+            if self.name == "bad":
+                raise OSError(24, "Too many open files")
+            told.append(f"{self.name} is served")
+
+        def abort(self) -> None:
+            told.append(f"{self.name} is given up")
+
+    connections = [Failing("first"), Failing("bad"), Failing("last")]
+    for each in connections:
+        scheduler.add(each)
+    loop.turn()
+    assert told == ["first is served", "bad is given up", "last is served"]
+    assert not any(each.is_dirty for each in connections)
+    assert "Too many open files" in caplog.text
+
+
+@interpreted_only
+async def test_a_connection_whose_answer_cannot_be_written_ends_and_another_is_answered(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start()
+    bad = await node.connect()
+    await until(lambda: len(node.listener.connections) == 1)
+    (broken,) = node.listener.connections
+    good = await node.connect()
+
+    def fail() -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(broken, "_write", fail)
+    bad.send(LIST)
+    good.send(LIST)
+    assert (await good.receive())[0] == 0
+    await until(lambda: broken not in node.listener.connections)
+    assert not broken._out
+    assert node.limits.requests.used == 0

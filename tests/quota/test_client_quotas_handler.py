@@ -24,6 +24,7 @@ from barnabas.broker.quota.entities import (
     USER,
     ClientEntity,
 )
+from barnabas.broker.quota.quota_store import addresses_of
 from barnabas.broker.quota.quotas import Quotas
 from barnabas.broker.settings.quota_settings import QuotaSettings
 from barnabas.broker.settings.topic_configs import TopicConfigs
@@ -349,3 +350,8 @@ async def test_a_quota_that_cannot_be_read_leaves_the_former_one_in_force(
     await desk.quotas.store.announced([ClientEntity("u").path])
     assert desk.quotas.clients.producer.table.match("u", "") == (5, ("u", None))
     assert "users/u" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["a..b", "a" * 64, "no.such.host.invalid"])
+async def test_a_name_that_nobody_knows_has_no_addresses(name: str) -> None:
+    assert await addresses_of(name) == []

@@ -221,6 +221,40 @@ async def test_what_cannot_be_renewed_is_logged_and_stays(
     assert tls.server is before
 
 
+@pytest.mark.parametrize("left", [0, 1])
+async def test_a_renewal_without_a_descriptor_is_logged_and_done_later(
+    place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    node = NodeTls(place.config())
+    tls = node.of("SSL")
+    assert tls is not None
+    before = tls.server
+    place.renew()
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        if left:
+            patched.setattr("ssl.SSLContext.load_cert_chain", full)
+        else:
+            patched.setattr("os.memfd_create", full)
+        await node.renew()
+    assert tls.server is before
+    assert "kept the former certificate listener=SSL" in caplog.text
+    await node.renew()
+    assert tls.server is not before
+
+
+def test_a_key_file_that_is_gone_by_now_ends_nothing(place: Place) -> None:
+    tls = ListenerTls("SSL", place.settings(), is_internal=False)
+    place.renew()
+    renewed = tls.prepare(place.settings())
+    place.key.unlink()
+    tls.use(renewed)
+    assert tls.server is renewed.server
+
+
 async def test_certificates_that_are_read_again_are_audited(place: Place) -> None:
     """S76: what is in force now, and what was not taken."""
     lines: list[str] = []

@@ -109,6 +109,26 @@ def test_the_last_one_asked_comes_last_and_slow_ones_behind_the_others() -> None
     assert [host for host, *_ in connection._expand_client_hosts()] == ["one", "slow", "two"]
 
 
+@pytest.mark.parametrize(
+    "problem", [OSError(24, "Too many open files"), UnicodeError("label empty or too long")]
+)
+async def test_a_session_goes_on_after_a_look_up_that_failed(
+    server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    """kazoo takes a name that is not known, and nothing else: its thread ended for good."""
+    look_up, failures = socket.getaddrinfo, [problem]
+
+    def fails_once(*arguments: Any, **named: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return look_up(*arguments, **named)
+
+    monkeypatch.setattr("kazoo.protocol.connection.socket.getaddrinfo", fails_once)
+    session = await connect(server.hosts, connection_timeout_ms=9_000)
+    await session.close()
+    assert not failures
+
+
 async def test_a_real_session_passes_by_a_server_that_accepts_and_says_nothing(
     server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import re
 import shutil
@@ -21,6 +22,8 @@ from barnabas.broker.lifecycle.node_identity import (
     create_persistent_znodes,
     establish_identity,
     read_note,
+    read_session,
+    write_session,
 )
 from barnabas.broker.lifecycle.peer_compatibility import PeerRefused, PeerVerdict
 from barnabas.broker.lifecycle.registration import (
@@ -277,6 +280,28 @@ async def test_a_former_life_in_the_same_directory_is_buried_at_once(
     assert second.former_session == former.session_id
     await second.register()
     assert second.broker_epoch > first.broker_epoch
+
+
+def test_the_session_is_noted_without_waiting_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is done on the loop, while the node serves."""
+
+    def slow(_: int) -> None:
+        pytest.fail("the loop waits for the disk")
+
+    monkeypatch.setattr(os, "fsync", slow)
+    monkeypatch.setattr(os, "fdatasync", slow)
+    write_session(DiskFiles(), tmp_path, 17)
+    assert read_session(DiskFiles(), tmp_path) == 17
+
+
+@pytest.mark.parametrize("left", [b"", bytes(40), b"17 "])
+def test_a_session_note_that_a_power_cut_left_torn_counts_for_nothing(
+    tmp_path: Path, left: bytes
+) -> None:
+    (tmp_path / SESSION_FILE).write_bytes(left)
+    assert read_session(DiskFiles(), tmp_path) is None
 
 
 async def test_a_copied_data_directory_buries_nobody(sessions: Connect, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -330,3 +331,51 @@ async def test_closing_removes_ephemerals_at_once(sessions: Connect) -> None:
     await first.close()
     await gone.wait()
     assert await second.exists("/mine") is None
+
+
+def kazoo_threads() -> int:
+    """All but those of the loop's pool, which keeps them."""
+    return sum(not one.name.startswith("asyncio_") for one in threading.enumerate())
+
+
+@pytest.mark.parametrize("spawned_max", [0, 1, 2])
+async def test_a_fresh_session_without_a_thread_is_a_lost_connection(
+    session: ZooKeeper, monkeypatch: pytest.MonkeyPatch, spawned_max: int
+) -> None:
+    """It ended the node that looked whether ZooKeeper still holds its cluster."""
+    await session.create("/a", b"1")
+    assert await session.peek("/a") == b"1"
+    before, spawned = kazoo_threads(), 0
+    spawn = kazoo_handler.KazooHandler.spawn
+
+    def full(self: kazoo_handler.KazooHandler, *arguments: Any, **named: Any) -> Any:
+        nonlocal spawned
+        spawned += 1
+        if spawned > spawned_max:
+            raise RuntimeError("can't start new thread")
+        return spawn(self, *arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kazoo_handler.KazooHandler, "spawn", full)
+        with pytest.raises(ConnectionLost, match="can't start new thread"):
+            await session.peek("/a")
+    assert kazoo_threads() <= before
+    assert await session.peek("/a") == b"1"
+
+
+@pytest.mark.skipif(not hasattr(os, "eventfd"), reason="a pair of sockets is used instead")
+async def test_a_fresh_session_without_a_descriptor_is_a_lost_connection(
+    session: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    await session.create("/a", b"1")
+    assert await session.peek("/a") == b"1"
+    before = kazoo_threads()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "eventfd", full)
+        with pytest.raises(ConnectionLost, match="Too many open files"):
+            await session.peek("/a")
+    assert kazoo_threads() <= before
+    assert await session.peek("/a") == b"1"
