@@ -74,6 +74,7 @@ class LogManager:
         would be 60 ms of 10,000 paths to compare."""
         self._renamed: set[LogDirectory] = set()
         """Those in which logs were deleted that a power cut may still bring back."""
+        self._syncing = asyncio.Lock()
         self._strays = StrayLogs(files)
         self._returning: dict[Key, LogDirectory] = {}
         """Logs that are taken back and not loaded yet, in the order of the asking."""
@@ -396,15 +397,17 @@ class LogManager:
 
         A new log of one of the names may be made after this. Raises StorageError.
         """
-        renamed, self._renamed = self._renamed, set()
-        for directory in renamed:
-            sync = partial(self._files.sync_directory, directory.path)
-            try:
-                await uninterrupted(self._files.off_loop(sync))
-                await self._keeping.drop_deleted(directory)
-            except StorageError as error:
-                self._take_offline(directory, error)
-                raise
+        # Another caller may have taken over the directories of our deletions, and not be done yet.
+        async with self._syncing:
+            renamed, self._renamed = self._renamed, set()
+            for directory in renamed:
+                sync = partial(self._files.sync_directory, directory.path)
+                try:
+                    await uninterrupted(self._files.off_loop(sync))
+                    await self._keeping.drop_deleted(directory)
+                except StorageError as error:
+                    self._take_offline(directory, error)
+                    raise
 
     def reconfigure(self, topic: str) -> None:
         """The settings of a topic changed: its logs take them over."""

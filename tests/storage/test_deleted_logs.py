@@ -98,6 +98,20 @@ async def test_a_deletion_is_for_good_when_no_checkpoint_names_the_log(tmp_path:
         assert is_listed(tmp_path, "u") == [True] * 3
 
 
+@in_simulated_time
+async def test_a_deletion_is_for_good_also_when_another_order_has_it_written(
+    tmp_path: Path,
+) -> None:
+    async with running(manager([tmp_path])) as logs:
+        await with_records_deleted(logs)
+        logs.delete("t", 0)
+        other = asyncio.create_task(logs.sync_deletions())
+        await asyncio.sleep(0)
+        await logs.sync_deletions()
+        assert is_listed(tmp_path) == [False] * 3
+        await other
+
+
 @pytest.mark.parametrize("take_away", [LogManager.set_aside, LogManager.delete])
 @in_simulated_time
 async def test_checkpoints_forget_a_log_that_was_taken_away_at_once(
