@@ -139,12 +139,17 @@ class ListOffsetsHandler:
                 return PartitionResult(partition_index=index, error_code=refusal.code)
 
     def _partition(self, call: Call, topic: str, asked: messages.Partition) -> Partition:
+        partition = None
         if call.request.replica_id == DEBUGGER:
-            hosted = self._replicas.get(topic, asked.partition_index)
-            if hosted is not None:
-                return hosted
-        partition = self._replicas.led(topic, asked.partition_index)
-        partition.check_epoch(asked.current_leader_epoch)
+            partition = self._replicas.get(topic, asked.partition_index)
+        is_any_replica = partition is not None
+        if partition is None:
+            partition = self._replicas.led(topic, asked.partition_index)
+        # Memory still knows its ends, but this node can serve none of its records.
+        if partition.log.is_offline:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
+        if not is_any_replica:
+            partition.check_epoch(asked.current_leader_epoch)
         return partition
 
 

@@ -50,6 +50,9 @@ class OffsetForLeaderEpochHandler:
     ) -> messages.PartitionResult:
         try:
             partition = self._replicas.led(topic, asked.partition)
+            # Memory still knows the epochs, but the log that they speak of can be read no more.
+            if partition.log.is_offline:
+                raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
             partition.check_epoch(asked.current_leader_epoch)
             epoch, end = partition.log.epoch_end_offset(asked.leader_epoch)
             if (

@@ -34,6 +34,7 @@ FREE_BYTES_MIN: Final = 1 << 20
 """A full disk with so much space again is worth a second look."""
 
 _CHECK_MS: Final = 1000
+_DELETIONS_MS: Final = 200
 
 
 class LogRegistry(Protocol):
@@ -69,7 +70,11 @@ class Housekeeping:
         """In the order in which it was asked for: one seed of a simulation gives one history."""
         self._flushing: set[Log] = set()
         self._wake = asyncio.Event()
+        self._deleted = asyncio.Event()
         self._points_fell = asyncio.Event()
+        self._stale: set[LogDirectory] = set()
+        """Directories whose checkpoints may still name deleted logs: it was not possible to write
+        them."""
         self._failed = asyncio.Event()
         self._failure: StorageError | None = None
         self._removals: list[tuple[float, Path]] = []
@@ -90,6 +95,7 @@ class Housekeeping:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch_failure())
             tasks.create_task(self._flush_due(tasks))
+            tasks.create_task(self._watch_points())
             tasks.create_task(self._watch_deletions())
             tasks.create_task(self._delete_old())
             tasks.create_task(self.repair.run())
@@ -100,6 +106,7 @@ class Housekeeping:
                 (intervals.recovery_point_interval_ms, self._advance_recovery_points),
                 (intervals.start_offset_interval_ms, self.write_log_starts),
                 (intervals.high_watermark_interval_ms, self._write_high_watermarks),
+                (_CHECK_MS, self._write_stale),
                 (_CHECK_MS, self._remove_due),
                 (_CHECK_MS, self._verify_full),
                 (_CHECK_MS, self._check_free_space),
@@ -131,10 +138,10 @@ class Housekeeping:
 
     def forget(self, gone: Log) -> None:
         """A log was deleted."""
-        self._points_fell.set()
+        self._deleted.set()
         self._due.pop(gone, None)
-        for marks in self._marks.values():
-            marks.pop((gone.topic, gone.partition), None)
+        for directory in self._keeper.directories:
+            self._known_marks(directory).pop((gone.topic, gone.partition), None)
 
     async def _flush_due(self, tasks: asyncio.TaskGroup) -> None:
         while True:
@@ -180,24 +187,73 @@ class Housekeeping:
 
         A full disk takes no new file; without any, the next start verifies everything.
         """
+        await self._in_each(self._lower_points)
+
+    async def _in_each(self, write: Callable[[LogDirectory], Awaitable[None]]) -> None:
         for directory in self._keeper.directories:
-            if not directory.is_online:
-                continue
-            try:
-                await directory.replace(RECOVERY_POINTS, self._recovery_points(directory))
-            except StorageError as error:
-                if error.is_busy:
-                    log.warning("will write a checkpoint in a moment: %s", error)
-                    asyncio.get_running_loop().call_later(_CHECK_MS / 1000, self._points_fell.set)
-                else:
+            if directory.is_online:
+                try:
+                    await write(directory)
+                except StorageError as error:
                     self._keeper.directory_failed(directory, error)
 
-    async def _watch_deletions(self) -> None:
-        """A new log of an old name must not find the recovery point of its predecessor."""
+    async def _lower_points(self, directory: LogDirectory) -> None:
+        try:
+            await directory.replace(RECOVERY_POINTS, self._recovery_points(directory))
+        except StorageError as error:
+            if not error.is_busy:
+                raise
+            log.warning("will write a checkpoint in a moment: %s", error)
+            asyncio.get_running_loop().call_later(_CHECK_MS / 1000, self._points_fell.set)
+
+    async def _watch_points(self) -> None:
         while True:
             await self._points_fell.wait()
             self._points_fell.clear()
             await self.lower_recovery_points()
+
+    async def drop_deleted(self, directory: LogDirectory) -> None:
+        """Have no checkpoint name a log that is not there: the next one may get its name.
+
+        The start of its predecessor would hide or cut its records, the high watermark would call
+        them committed, the recovery point durable. Raises StorageError; what a full disk does not
+        take is written as soon as it does.
+        """
+        await self._lower_points(directory)
+        await self._write_without_deleted(directory)
+
+    async def _write_without_deleted(self, directory: LogDirectory) -> None:
+        try:
+            # Not removed on a full disk, as recovery points are: what DeleteRecords hid of the
+            # other logs would be back after a crash.
+            await directory.write(LOG_STARTS, self._log_starts(directory))
+            await directory.write(HIGH_WATERMARKS, self._high_watermarks(directory))
+        except StorageError as error:
+            if not error.may_heal:
+                raise
+            if directory not in self._stale:
+                log.warning("kept a checkpoint that names deleted logs for now: %s", error)
+            self._stale.add(directory)
+        else:
+            self._stale.discard(directory)
+
+    async def _write_stale(self) -> None:
+        for directory in [one for one in self._keeper.directories if one in self._stale]:
+            if directory.is_online:
+                try:
+                    await self._write_without_deleted(directory)
+                except StorageError as error:
+                    self._keeper.directory_failed(directory, error)
+
+    async def _watch_deletions(self) -> None:
+        """A new log of an old name must not find what was written down of its predecessor."""
+        while True:
+            await self._deleted.wait()
+            self._deleted.clear()
+            await self._in_each(self.drop_deleted)
+            # Thousands may be deleted one after the other; whoever deleted them has the files
+            # written once more when all are gone.
+            await asyncio.sleep(_DELETIONS_MS / 1000)
 
     async def _advance_recovery_points(self) -> None:
         """Write them down, and move them until the next time.

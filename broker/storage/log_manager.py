@@ -74,6 +74,7 @@ class LogManager:
         would be 60 ms of 10,000 paths to compare."""
         self._renamed: set[LogDirectory] = set()
         """Those in which logs were deleted that a power cut may still bring back."""
+        self._syncing = asyncio.Lock()
         self._strays = StrayLogs(files)
         self._returning: dict[Key, LogDirectory] = {}
         """Logs that are taken back and not loaded yet, in the order of the asking."""
@@ -135,6 +136,7 @@ class LogManager:
                     await self._load_one(directory, name)
                     await asyncio.sleep(0)
             await self._lower_points(directory)
+            await self._drop_gone(directory)
             directory.is_loaded = True
         except StorageError as error:
             self._take_offline(directory, error)
@@ -148,6 +150,12 @@ class LogManager:
         }
         if any(point > now.get(key, 0) for key, point in listed.items()):
             await directory.replace(RECOVERY_POINTS, now)
+
+    async def _drop_gone(self, directory: LogDirectory) -> None:
+        """Have no checkpoint name a log that is gone: set aside, deleted or taken by somebody."""
+        here = self._by_directory[directory.path].keys()
+        if (directory.log_starts.keys() | directory.high_watermarks.keys()) - here:
+            await self._keeping.drop_deleted(directory)
 
     async def _load_one(self, directory: LogDirectory, name: str) -> None:
         path = directory.path / name
@@ -385,15 +393,21 @@ class LogManager:
         return target
 
     async def sync_deletions(self) -> None:
-        """Have no power cut bring back what was deleted before; raises StorageError."""
-        renamed, self._renamed = self._renamed, set()
-        for directory in renamed:
-            sync = partial(self._files.sync_directory, directory.path)
-            try:
-                await uninterrupted(self._files.off_loop(sync))
-            except StorageError as error:
-                self._take_offline(directory, error)
-                raise
+        """Have no power cut bring back what was deleted before, and no checkpoint name it.
+
+        A new log of one of the names may be made after this. Raises StorageError.
+        """
+        # Another caller may have taken over the directories of our deletions, and not be done yet.
+        async with self._syncing:
+            renamed, self._renamed = self._renamed, set()
+            for directory in renamed:
+                sync = partial(self._files.sync_directory, directory.path)
+                try:
+                    await uninterrupted(self._files.off_loop(sync))
+                    await self._keeping.drop_deleted(directory)
+                except StorageError as error:
+                    self._take_offline(directory, error)
+                    raise
 
     def reconfigure(self, topic: str) -> None:
         """The settings of a topic changed: its logs take them over."""

@@ -188,6 +188,23 @@ def test_offsets_are_refused_with_the_code_of_the_place(
     assert found(offsets, 0, twice).error_code == 0, "version 0 does not mind"
 
 
+@pytest.mark.parametrize("version", range(10))
+def test_no_offset_is_told_of_a_log_whose_directory_has_failed(
+    offsets: ListOffsetsHandler, replicas: ReplicaManager, shelf: ManualLogManager, version: int
+) -> None:
+    three_batches(replicas)
+    follow(replicas, "followed")
+    for topic in ("t", "followed"):
+        shelf.log(topic).take_offline("gone")
+    for timestamp, since in ((-1, 0), (-2, 0), (1000, 1), (-3, 7), (-4, 8), (-5, 9)):
+        if version >= since:
+            result = found(offsets, version, asked("t", timestamp))
+            assert (result.error_code, result.offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+            assert not result.old_style_offsets
+    debugger = asked("followed", -2, replica_id=-2)
+    assert found(offsets, version, debugger).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_a_debugging_tool_may_ask_a_follower(
     offsets: ListOffsetsHandler, replicas: ReplicaManager
 ) -> None:
@@ -220,3 +237,24 @@ def test_the_end_of_a_leader_epoch_is_found(replicas: ReplicaManager, version: i
         assert result.end_offset == end
         assert result.leader_epoch == (known if version >= 1 else -1)
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_no_end_of_an_epoch_is_told_of_a_log_whose_directory_has_failed(
+    replicas: ReplicaManager, shelf: ManualLogManager, version: int
+) -> None:
+    three_batches(replicas, epoch=2)
+    shelf.log("t").take_offline("gone")
+    handler = OffsetForLeaderEpochHandler(replicas, StaleLeaders(lambda: True))
+    request = offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+        replica_id=-1 if version >= 3 else -2,
+        topics=[
+            offset_for_leader_epoch.Topic(
+                topic="t",
+                partitions=[offset_for_leader_epoch.Partition(partition=0, leader_epoch=2)],
+            )
+        ],
+    )
+    answer = over_the_wire(handler.offset_for_leader_epoch(call(request, version)), version)
+    result = answer.topics[0].partitions[0]
+    assert (result.error_code, result.end_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)

@@ -210,11 +210,11 @@ class NodeMachine(RuleBasedStateMachine):
     def delete_topic(self, topic: str) -> None:
         async def delete() -> None:
             self.logs.delete(topic, 0)
+            await self.logs.sync_deletions()
             self.known[topic] = Known()
             log = self.logs.create(topic, 0, None)
             await asyncio.sleep(0)
             await log.flush()
-            await self.logs.write_recovery_points()
 
         self.run(delete())
 
@@ -223,9 +223,11 @@ class NodeMachine(RuleBasedStateMachine):
         async def restart() -> None:
             await self.abandon()
             ends = {topic: self.log(topic).end_offset for topic in self.known}
+            starts = self.starts()
             await self.logs.close()
             assert self.disk.exists(DIRECTORY / ".kafka_cleanshutdown")
             await self.start()
+            self.start_no_higher(starts)
             for topic, end_offset in ends.items():
                 self.settled(topic, end_offset)
 
@@ -236,8 +238,10 @@ class NodeMachine(RuleBasedStateMachine):
         async def kill() -> None:
             self.disk = self.disk.after_kill()
             ends = {topic: self.log(topic).end_offset for topic in self.known}
+            starts = self.starts()
             await self.abandon()
             await self.start()
+            self.start_no_higher(starts)
             for topic, end_offset in ends.items():
                 self.settled(topic, end_offset)
 
@@ -248,13 +252,23 @@ class NodeMachine(RuleBasedStateMachine):
         async def cut() -> None:
             self.disk = self.disk.after_power_cut(Random(seed))
             safe = {topic: self.log(topic).recovery_point for topic in self.known}
+            starts = self.starts()
             await self.abandon()
             await self.start()
+            self.start_no_higher(starts)
             for topic, end_offset in safe.items():
                 self.settled(topic, end_offset)
             self.epoch += 1
 
         self.run(cut())
+
+    def starts(self) -> dict[str, int]:
+        return {topic: self.log(topic).start_offset for topic in self.known}
+
+    def start_no_higher(self, starts: Mapping[str, int]) -> None:
+        """No log starts above where it was moved to: that of a deleted one may have been."""
+        for topic, start_offset in starts.items():
+            assert self.log(topic).start_offset <= start_offset
 
     def settled(self, topic: str, least: int) -> None:
         """After a start the log ends at ``least`` or above, wherever compaction left no hole."""
