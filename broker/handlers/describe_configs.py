@@ -51,6 +51,10 @@ INT: Final = 3
 LONG: Final = 5
 DOUBLE: Final = 6
 PASSWORD: Final = 9
+COMPRESSION_LEVELS: Final = frozenset(
+    f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")
+)
+"""Kafka tells them as INT, though their bounds are narrower than those of one."""
 TYPES: Final[Mapping[Any, int]] = {
     bool: 1,
     int: LONG,
@@ -348,4 +352,5 @@ def _config(found: Found, kind: int, request: messages.DescribeConfigsRequest) -
 def _type(item: Setting, *, is_secret: bool) -> int:
     if is_secret:
         return PASSWORD
-    return INT if item.most == INT_MAX else TYPES.get(item.kind, STRING)
+    is_int = item.most == INT_MAX or item.name in COMPRESSION_LEVELS
+    return INT if is_int else TYPES.get(item.kind, STRING)

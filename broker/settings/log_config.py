@@ -182,7 +182,11 @@ class LogConfig:
                 problems.append(f"{name}: unknown{suggestion(name, known)}")
                 continue
             try:
-                fields[known[name].field] = parsed(known[name], text)
+                value = parsed(known[name], text)
+                if name == "compression.gzip.level" and value == 0:
+                    # Kafka takes -1, zlib's own choice, or 1 to 9.
+                    raise ConfigError(f"{name}={text}: must be -1 or 1 to 9")
+                fields[known[name].field] = value
             except ConfigError as error:
                 problems += error.problems
         return fields, problems

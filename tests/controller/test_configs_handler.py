@@ -151,3 +151,12 @@ async def test_what_is_not_there_to_describe_has_its_code(
     result = await described(handler, kind, name)
     assert result.error_code == code
     assert not result.configs
+
+
+async def test_levels_of_compression_and_in_sync_replicas_are_told_as_int(
+    handler: DescribeConfigsHandler,
+) -> None:
+    names = {f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")}
+    result = await described(handler, TOPIC, "t", version=4)
+    found = {config.name: config.config_type for config in result.configs}
+    assert {found[name] for name in (*names, "min.insync.replicas")} == {3}

@@ -144,3 +144,12 @@ def test_topics_inherit_the_nodes_local_retention() -> None:
     assert (config.local_retention_ms, config.local_retention_bytes) == (5, -1)
     with pytest.raises(ConfigError, match=r"^log\.local\.retention\.ms=-3: "):
         LogConfig.from_broker({"log.local.retention.ms": "-3"})
+
+
+def test_gzip_has_no_level_zero() -> None:
+    level = "compression.gzip.level"
+    for refusing in (LogConfig().with_overrides, LogConfig.from_broker):
+        with pytest.raises(ConfigError, match=f"^{level}=0: must be -1 or 1 to 9"):
+            refusing({level: "0"})
+    assert LogConfig().with_overrides({level: "-1"}).compression_gzip_level == -1
+    assert LogConfig().with_overrides({level: "1"}).compression_gzip_level == 1
