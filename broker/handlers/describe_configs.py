@@ -251,9 +251,13 @@ def _of_logs(nodes: DynamicNodeConfig) -> Iterable[tuple[str, str, Setting, list
     file = nodes.file
     for key, item in declared(LogConfig).items():
         names = BROKER_SYNONYMS.get(key, (key,))
-        is_given = key in BROKER_SYNONYMS and any(name in file.values for name in names)
         value = getattr(file.log_defaults, item.field)
-        inherited = _inherited(item, names[0], value, is_given=is_given)
+        if key in BROKER_SYNONYMS and names[0] in file.values:
+            inherited = _inherited(item, names[0], value, is_given=True)
+        else:
+            # Given by a coarser name alone (log.retention.hours) it is told as a default, as by
+            # Kafka: tools that copy settings leave out what comes from a node's file.
+            inherited = [(DEFAULT_SETTING, names[0], value)]
         yield key, names[0], item, [*_dynamic(names[0], nodes), *inherited]
 
 

@@ -71,7 +71,7 @@ async def test_a_topic_has_its_own_settings_the_nodes_and_the_defaults(
     found = {config.name: (config.value, config.config_source) for config in result.configs}
     assert result.error_code == ErrorCode.NONE
     assert found["segment.bytes"] == ("77", 1)
-    assert found["retention.ms"] == ("3600000", 4)
+    assert found["retention.ms"] == ("3600000", 5), "given in hours alone"
     assert found["cleanup.policy"] == ("delete", 5)
     assert found["preallocate"] == ("false", 5)
     assert found["remote.storage.enable"] == ("false", 5)
