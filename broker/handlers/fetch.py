@@ -25,6 +25,8 @@ from barnabas.broker.storage.segment.file_slice import FileSlice
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
+from barnabas.protocol.records import batch
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 from .call import Answer, Call, Handler, PendingResponse
 from .conversion_process import ConversionProcess
@@ -234,7 +236,7 @@ class FetchHandler:
         # Of nothing: no append could ever wake it.
         if request.max_wait_ms <= 0 or context.is_of_nothing:
             return 0
-        missing = request.min_bytes
+        missing = wanted = self._wanted(request)
         for read in reads:
             result = read.result
             # At once: whoever asks the wrong leader, or has diverged, has work to do and must not
@@ -242,7 +244,44 @@ class FetchHandler:
             if result.error_code or result.diverging_epoch:
                 return 0
             missing -= len(result.records or b"")
+        if 0 < missing < wanted and any(self._has_more(call, read) for read in reads):
+            return 0
         return missing
+
+    def _wanted(self, request: messages.FetchRequest) -> int:
+        """``min_bytes``, but no more than may be answered: so much would never come."""
+        if request.min_bytes <= 1:
+            return request.min_bytes
+        # Not 0: an answer that is empty because nothing may be answered just now would be asked
+        # for again at once.
+        bytes_max = min(request.max_bytes, self._bytes_max, self._room())
+        return min(request.min_bytes, max(1, bytes_max))
+
+    def _has_more(self, call: Call, read: PartitionRead) -> bool:
+        """Whether a partition of which something was read has more behind that.
+
+        It was left out by a limit, or lies in the next segment. No append will announce it, and the
+        client gets it by asking again (Kafka's DelayedFetch counts it as well). Where nothing was
+        read this is no reason to answer: the client would ask for the same at once, for ever.
+        """
+        records: object = read.result.records
+        partition = self._replicas.get(read.topic, read.partition.partition)
+        if not records or partition is None or not partition.is_leader:
+            return False
+        end = partition.readable_end(
+            is_follower=call.request.replica_id >= 0, is_committed=wants_committed(call.request)
+        )
+        if isinstance(records, FileSlice):
+            view = partition.log.segments.view
+            upper = view.upper(view.floor(records.segment_base), end)
+            return upper < end or records.is_followed(end)
+        data, following = cast("bytes", records), 0
+        try:
+            for position, _ in batch.iterate(data):
+                following = batch.next_offset(data, position)
+        except CorruptRecords:
+            return True  # the client finds it, too
+        return following < end
 
     def _check_id(self, call: Call, read: PartitionRead) -> None:
         if call.version >= IDS_SINCE:
@@ -411,7 +450,7 @@ class FetchHandler:
             if not came.done():  # the peer may be gone, or the node be stopping
                 came.set_result(None)
 
-        missing = max(1, call.request.min_bytes)
+        missing = max(1, self._wanted(call.request))
         wait = DelayedFetch(self._loop, missing=missing, wait_s=wait_s, done=done)
         is_committed = wants_committed(call.request)
         watched: list[Partition] = []
@@ -450,7 +489,8 @@ class FetchHandler:
         """
         request: messages.FetchRequest = call.request
         left, is_first = min(request.max_bytes, self._bytes_max, self._room()), True
-        missing, is_bad = request.min_bytes, context.is_of_nothing
+        missing, is_bad = self._wanted(request), context.is_of_nothing
+        is_left = False
         for some in _chunks(context.reads, READ_STEPS):
             watch(some)
             left, is_first = self._read_some(call, some, left, is_first)
@@ -458,8 +498,11 @@ class FetchHandler:
                 result = read.result
                 missing -= len(result.records or b"")
                 is_bad = is_bad or bool(result.error_code or result.diverging_epoch)
+            # In the same turn: what is there was read just now.
+            if missing > 0 and not is_left:
+                is_left = any(self._has_more(call, read) for read in some)
             await asyncio.sleep(0)
-        return 0 if is_bad else missing
+        return 0 if is_bad or is_left else missing
 
     # -- one partition -------------------------------------------------------------------------
 

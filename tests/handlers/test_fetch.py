@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.handlers import old_format_fetch
-from barnabas.broker.handlers.call import PendingResponse
+from barnabas.broker.handlers.call import LongCall, PendingResponse
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.fetch_sessions import FetchSessionCache
 from barnabas.broker.handlers.fetch_topic_ids import FetchTopicIds
@@ -352,6 +352,59 @@ async def test_a_fetch_waits_until_its_least_number_of_bytes_is_there(
     await turns()
     counts = [len(offsets(result.records)) for result in results(answered(pending))]
     assert counts == [2, 1]
+
+
+@pytest.mark.parametrize("length", [1000, 80_000], ids=["in memory", "in their file"])
+async def test_a_consumer_with_a_backlog_does_not_wait_for_its_least_number_of_bytes(
+    handler: FetchHandler, replicas: ReplicaManager, length: int
+) -> None:
+    lead(replicas, "t")
+    for _ in range(3):
+        replicas.led("t", 0).append(a_batch(value=b"v" * length), acks=1, is_client=True)
+    size = len(a_batch(value=b"v" * length))
+    asked = request(
+        wanted("t", bytes_max=2 * size + 9),
+        min_bytes=1 << 20,
+        max_wait_ms=60_000,
+        max_bytes=1 << 22,
+    )
+    [result] = results(handler.fetch(call(asked, 11)))
+    assert len(result.records or b"") == 2 * size
+    # The last batch alone is not enough, and nothing is behind it.
+    await waiting(handler, wanted("t", 2), min_bytes=1 << 20)
+
+
+async def test_a_consumer_of_very_many_partitions_with_a_backlog_does_not_wait_either(
+    handler: FetchHandler, replicas: ReplicaManager
+) -> None:
+    lead(replicas, "t")
+    produce(replicas, "t", 1, 1, 1)
+    asked = request(
+        wanted("t", bytes_max=len(a_batch())),
+        min_bytes=1 << 20,
+        max_wait_ms=60_000,
+        max_bytes=1 << 22,
+    )
+    short = call(asked, 11)
+    long = LongCall(short.key, 11, short.client_id, short.request, short.peer)
+    assert offsets(results(handler.fetch(long))[0].records) == [0]
+
+
+async def test_a_fetch_waits_for_no_more_than_may_be_answered(
+    handler: FetchHandler, replicas: ReplicaManager
+) -> None:
+    lead(replicas, "t")
+    produce(replicas, "t", 1)
+    asked = request(wanted("t"), min_bytes=1 << 20, max_wait_ms=60_000, max_bytes=1)
+    assert offsets(results(handler.fetch(call(asked, 11)))[0].records) == [0]
+
+
+async def test_no_answer_without_records_ends_a_wait_however_small_its_limits(
+    handler: FetchHandler, replicas: ReplicaManager
+) -> None:
+    lead(replicas, "t")
+    for limit in (0, 1 << 20):
+        await waiting(handler, wanted("t"), min_bytes=100, max_bytes=limit)
 
 
 async def test_a_fetch_is_answered_empty_when_its_time_is_up(

@@ -11,7 +11,8 @@ from typing import Final, NoReturn
 from barnabas.broker.storage.files import StorageError
 from barnabas.protocol.errors import Refused
 
-from .segment import Segment
+from .batch_headers import CorruptEntry
+from .segment import IndexLost, Segment
 
 SLICE_BYTES_MIN: Final = 64 << 10
 """Fewer bytes are read at once: that is cheaper than keeping track of them."""
@@ -51,6 +52,22 @@ class FileSlice:
 
     def __repr__(self) -> str:
         return f"FileSlice({self._segment.path('.log').name}, {self._position}, {self._count})"
+
+    @property
+    def segment_base(self) -> int:
+        """The base offset of its segment."""
+        return self._segment.base_offset
+
+    def is_followed(self, end: int) -> bool:
+        """Whether its segment has batches behind these, none of which holds ``end`` or more."""
+        done = self._position + self._count
+        if done >= self._segment.size:
+            return False
+        try:
+            beyond = self._segment.find(end)
+        except (CorruptEntry, IndexLost, StorageError):
+            return True  # whoever reads on is told
+        return beyond is None or done < beyond.position
 
     def send(self, descriptor: int, done: int, count: int) -> int:
         """Send up to ``count`` bytes, from the ``done``-th on, to a socket: how many went.
