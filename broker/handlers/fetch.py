@@ -7,6 +7,9 @@
 A response may have nothing to say and still be due: `max_wait_ms` bounds how long a consumer does
 not hear that its leader lives. What is read is not kept while a request waits: segments may be
 deleted, and thousands of waiting consumers would hold memory for nothing.
+
+Long, and still one idea: what is enough is said of what was read under the same limits, whether in
+one turn or in many.
 Source: docs/spec/log.md §6.1 to §6.3 (bounds, sizes); docs/spec/cluster.md §3.5, §3.6 and §3.10.
 """
 
