@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -189,9 +189,14 @@ class Housekeeping:
         """
         await self._in_each(self._lower_points)
 
-    async def _in_each(self, write: Callable[[LogDirectory], Awaitable[None]]) -> None:
+    async def _in_each(
+        self,
+        write: Callable[[LogDirectory], Awaitable[None]],
+        among: Collection[LogDirectory] | None = None,
+    ) -> None:
+        """Write in each directory, or in those ``among`` them, that is online."""
         for directory in self._keeper.directories:
-            if directory.is_online:
+            if directory.is_online and (among is None or directory in among):
                 try:
                     await write(directory)
                 except StorageError as error:
@@ -238,12 +243,7 @@ class Housekeeping:
             self._stale.discard(directory)
 
     async def _write_stale(self) -> None:
-        for directory in [one for one in self._keeper.directories if one in self._stale]:
-            if directory.is_online:
-                try:
-                    await self._write_without_deleted(directory)
-                except StorageError as error:
-                    self._keeper.directory_failed(directory, error)
+        await self._in_each(self._write_without_deleted, self._stale)
 
     async def _watch_deletions(self) -> None:
         """A new log of an old name must not find what was written down of its predecessor."""

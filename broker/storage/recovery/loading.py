@@ -150,8 +150,9 @@ class _Loading:
         """Base offsets of the segments that the file ``quarantine`` names."""
         self._segments: list[Segment] = []
         self._snapshots = ProducerSnapshots(files, directory)
-        self._changed: list[Segment] = []
         self._has_dropped = False
+        """Files of segments were removed: their names are to be gone for good before that, too."""
+        self._changed: list[Segment] = []
         """Cut, or with other indexes than on the disk: to be fsynced before the log is used."""
         self._transactions = TransactionRecovery()
         self._end_offset = 0
