@@ -17,6 +17,13 @@ from tests.coordinator.coordinator_harness import CoordinatorHarness, codes_of, 
 G = partition_of("g")
 
 
+def begin_load(harness: CoordinatorHarness) -> None:
+    """Lose the partition, and be elected again in the same epoch: a load begins."""
+    harness.log.resign(G)
+    harness.coordinator.on_resigned(G, 1)
+    harness.elect(G, 1)
+
+
 # -- the high watermark ----------------------------------------------------------------------
 
 
@@ -134,9 +141,7 @@ def test_topics_deleted_while_a_partition_loads_are_cleaned_after_it(
 ) -> None:
     harness.commit(1)
     harness.commit(2, topic="clicks")
-    harness.log.resign(G)
-    harness.coordinator.on_resigned(G, 1)
-    harness.elect(G, 1)
+    begin_load(harness)
     harness.coordinator.topics_deleted(["orders"])
     harness.turn()
     assert harness.committed() == -1
@@ -148,9 +153,7 @@ def test_topics_deleted_while_a_partition_loads_are_cleaned_under_its_next_epoch
 ) -> None:
     harness.commit(1)
     harness.commit(2, topic="clicks")
-    harness.log.resign(G)
-    harness.coordinator.on_resigned(G, 1)
-    harness.elect(G, 1)
+    begin_load(harness)
     harness.coordinator.topics_deleted(["orders"])
     harness.elect(G, 2)
     harness.turn()
@@ -163,9 +166,7 @@ def test_a_topic_deleted_before_another_node_led_is_not_cleaned_of_what_it_may_h
     harness: CoordinatorHarness,
 ) -> None:
     harness.commit(1)
-    harness.log.resign(G)
-    harness.coordinator.on_resigned(G, 1)
-    harness.elect(G, 1)
+    begin_load(harness)
     harness.coordinator.topics_deleted(["orders"])
     harness.elect(G, 3)
     harness.turn()
@@ -174,9 +175,7 @@ def test_a_topic_deleted_before_another_node_led_is_not_cleaned_of_what_it_may_h
 
 def test_an_election_told_twice_is_one_load(harness: CoordinatorHarness) -> None:
     harness.commit(1)
-    harness.log.resign(G)
-    harness.coordinator.on_resigned(G, 1)
-    harness.elect(G, 1)
+    begin_load(harness)
     term = next(term for term in harness.coordinator.registry.terms() if term.partition == G)
     harness.elect(G, 1)
     harness.turn()
