@@ -14,6 +14,7 @@ from typing import Final
 
 from barnabas.broker.metadata.random_uuid import new_uuid
 from barnabas.broker.settings.properties import parse_properties
+from barnabas.broker.storage.cooperative import uninterrupted
 from barnabas.broker.storage.files import Files, StorageError
 from barnabas.client.zookeeper.interface import NodeExists, ZooKeeper, ensure, read_if_any
 from barnabas.protocol.names import uuid_text
@@ -157,14 +158,14 @@ def read_session(files: Files, directory: Path) -> int | None:
         return None
 
 
-def write_session(files: Files, directory: Path, session_id: int) -> None:
-    """Leave word of the session that this node registered in; not so as to survive a power cut.
+async def write_session(files: Files, directory: Path, session_id: int) -> None:
+    """Leave word of the session that this node registered in, so as to survive a power cut.
 
-    It is written on the loop while the node serves. Lost, torn or an older one it costs the next
-    start a wait for the session's timeout, which a machine that boots has mostly outlasted.
+    The node may serve meanwhile: the loop does not wait for the disk. Raises StorageError.
     """
     text = f"{session_id} {directory}\n"
-    files.write_atomically(directory / SESSION_FILE, text.encode(), is_synced=False)
+    path = directory / SESSION_FILE
+    await uninterrupted(files.off_loop(lambda: files.write_atomically(path, text.encode())))
 
 
 def _read_notes(files: Files, directories: Sequence[Path]) -> dict[Path, Mapping[str, str]]:

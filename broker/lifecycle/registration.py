@@ -222,7 +222,7 @@ class Registration:
                     Create(self._path, ephemeral=True),
                     Set(self._path, self._payload.to_json(), 0),
                 )
-                self._registered(results[1])
+                await self._registered(results[1])
                 return True
             except MultiFailed as failed:
                 if not isinstance(failed.error, NodeExists):
@@ -234,15 +234,15 @@ class Registration:
                 continue
             if stat.ephemeral_owner != self._zookeeper.session_id:
                 return False
-            self._registered(stat)
+            await self._registered(stat)
             return True
 
-    def _registered(self, stat: Stat) -> None:
+    async def _registered(self, stat: Stat) -> None:
         self.broker_epoch = stat.czxid
         self._session = stat.ephemeral_owner
         self._own_sessions.add(stat.ephemeral_owner)
         try:
-            write_session(self._files, self._session_directory, stat.ephemeral_owner)
+            await write_session(self._files, self._session_directory, stat.ephemeral_owner)
         except StorageError as error:
             log.warning("the next start will have to wait for this session's timeout: %s", error)
         log.info("registered node=%d epoch=%d", self._node_id, self.broker_epoch)

@@ -108,3 +108,16 @@ def test_a_job_that_was_killed_is_no_finding(tmp_path: Path) -> None:
     jobs.kill(0)
     jobs.stop()
     assert jobs.findings == []
+
+
+@pytest.mark.parametrize(("journal", "findings"), [((), 0), (("init",), 1)])
+def test_a_job_that_is_told_to_stop_before_it_has_begun_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journal: tuple[str, ...], findings: int
+) -> None:
+    monkeypatch.setattr(transaction_campaign, "STOP_S", 60.0)
+    jobs = ScriptedJobs(tmp_path, "barnabas", "import time; time.sleep(600)")
+    jobs.keep_running()
+    if journal:
+        jobs.write(*journal, age_s=0.0)
+    jobs.stop()
+    assert len(jobs.findings) == findings

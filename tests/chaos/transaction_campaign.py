@@ -241,8 +241,13 @@ class Jobs:
         job.kill()
 
     def _judge(self, number: int, job: ChildProcess, how: str | None = None) -> None:
-        """A job of ours ends in order, or because its client said so, or was killed."""
+        """A job of ours ends in order, or because its client said so, or was killed.
+
+        One that was started a moment ago does not hear yet that it is to stop.
+        """
+        has_begun = self._journal(number, self.instances[number]).exists()
         is_fair = job.exit_code in (0, LOST) or number in self._killed
+        is_fair |= not has_begun and job.exit_code == -signal.SIGTERM
         self._killed.discard(number)
         if not is_fair and self.slots[number].kind != "aiokafka":  # which lets other errors out
             how = how or f"ended with {job.exit_code}"

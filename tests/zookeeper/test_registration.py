@@ -12,6 +12,7 @@ import os
 import random
 import re
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -282,18 +283,22 @@ async def test_a_former_life_in_the_same_directory_is_buried_at_once(
     assert second.broker_epoch > first.broker_epoch
 
 
-def test_the_session_is_noted_without_waiting_for_the_disk(
+async def test_the_loop_does_not_wait_for_the_disk_that_notes_the_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is done on the loop, while the node serves."""
+    """The node serves meanwhile; and the note outlasts a power cut, however soon it boots."""
+    threads = []
+    fsync = os.fsync
 
-    def slow(_: int) -> None:
-        pytest.fail("the loop waits for the disk")
+    def watched(descriptor: int) -> None:
+        threads.append(threading.current_thread())
+        fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", slow)
-    monkeypatch.setattr(os, "fdatasync", slow)
-    write_session(DiskFiles(), tmp_path, 17)
+    monkeypatch.setattr(os, "fsync", watched)
+    await write_session(DiskFiles(), tmp_path, 17)
     assert read_session(DiskFiles(), tmp_path) == 17
+    assert len(threads) == 2, "the file and its directory"
+    assert threading.main_thread() not in threads
 
 
 @pytest.mark.parametrize("left", [b"", bytes(40), b"17 "])
