@@ -181,7 +181,7 @@ def _registered_over(original: Any) -> Any:
             Create(path, ephemeral=True),
             Set(path, self._payload.to_json(), 0),
         )
-        self._registered(results[-1])
+        await self._registered(results[-1])
         return True
 
     return attempt
