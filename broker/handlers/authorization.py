@@ -162,10 +162,7 @@ MATRIX: Final[Mapping[int, Row]] = {
         transactions.add_partitions_guard,
         "53 all; 29, 3, the rest 55; 31",
         *(guards.WRITE_ID, guards.WRITE_TOPIC, guards.CLUSTER_ACTION),
-        needs=(
-            "Write TransactionalId, Write Topic; since version 4 ClusterAction Cluster, on the"
-            " nodes' listener"
-        ),
+        needs="Write TransactionalId, Write Topic; since version 4 ClusterAction Cluster",
     ),
     ApiKey.ADD_OFFSETS_TO_TXN: _row(
         transactions.add_offsets_guard, "53, 30", guards.WRITE_ID, guards.READ_GROUP

@@ -83,7 +83,7 @@ def init_producer_id_guard(serve: Handler, context: GuardContext) -> Handler:
 
 
 def add_partitions_guard(serve: Handler, context: GuardContext) -> Handler:
-    """Write on the id and on each topic; of a batch, which nodes send, ClusterAction."""
+    """Write on the id and on each topic; of a batch, as nodes send it, ClusterAction."""
 
     def handle(call: Call) -> Answer:
         if call.version >= BATCHES_SINCE:

@@ -6,26 +6,19 @@ Source: docs/spec/transactions.md §2 and §4.1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.transactions.service import TransactionCoordinator
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 
 from .call import Answer, Call, Handler
 from .groups import adapted, waiting
-
-NODES_SINCE: Final = 4
-"""AddPartitionsToTxn of several transactions, which only nodes may ask (KIP-890)."""
 
 
 class TransactionsHandler:
     """Adapts the coordinators' methods to calls that may be answered later."""
 
     def __init__(self, transactions: TransactionCoordinator, groups: GroupCoordinator) -> None:
-        self._add_partitions = unless_left(adapted(transactions.add_partitions_to_txn))
         self._transactions = transactions
         self._groups = groups
 
@@ -34,7 +27,7 @@ class TransactionsHandler:
         serve = self._transactions
         return {
             ApiKey.INIT_PRODUCER_ID: unless_left(adapted(serve.init_producer_id)),
-            ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions,
+            ApiKey.ADD_PARTITIONS_TO_TXN: unless_left(adapted(serve.add_partitions_to_txn)),
             ApiKey.ADD_OFFSETS_TO_TXN: unless_left(adapted(serve.add_offsets_to_txn)),
             ApiKey.END_TXN: unless_left(adapted(serve.end_txn)),
             ApiKey.TXN_OFFSET_COMMIT: unless_left(adapted(self._groups.txn_offset_commit)),
@@ -42,16 +35,6 @@ class TransactionsHandler:
             ApiKey.DESCRIBE_TRANSACTIONS: waiting(adapted(serve.describe_transactions)),
             ApiKey.LIST_TRANSACTIONS: waiting(adapted(serve.list_transactions)),
         }
-
-    def add_partitions(self, call: Call) -> Answer:
-        """Add partitions; of nodes also verify them.
-
-        The later versions are offered to clients, as by Kafka, which asks for CLUSTER_ACTION: no
-        client has that here, and none asks. They could change the transactions of others.
-        """
-        if call.version >= NODES_SINCE and not call.peer.is_internal:
-            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return self._add_partitions(call)
 
 
 def unless_left(handler: Handler) -> Handler:

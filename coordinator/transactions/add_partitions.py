@@ -38,11 +38,14 @@ from .transitions import OnDone, Transitions
 from .verification import Results, Verification, identity_problem
 
 BATCHES_SINCE: Final = 4
-"""From this version on only nodes ask, for several transactions at once (KIP-890)."""
+"""From this version on for several transactions at once, perhaps only to verify them (KIP-890).
+
+Nodes ask so, and clients that take the latest version that they are offered.
+"""
 PRODUCER_FENCED_SINCE: Final = 2
 """From this version on a fenced producer is told 90; before, 47 (KIP-588)."""
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC})
-"""No client writes to these: group offsets come by TxnOffsetCommit."""
+"""Nothing is added of these, only verified: group offsets come by TxnOffsetCommit."""
 
 Respond: TypeAlias = Callable[[Any], None]
 
@@ -73,14 +76,13 @@ class AddPartitionsHandler:
         self, request: AddPartitionsToTxnRequest, version: int, _caller: Caller, respond: Respond
     ) -> None:
         """Answer with a code for each partition; of a batch when all of it is decided."""
-        is_of_client = version < BATCHES_SINCE
         self._scheduler.drive(
-            self._add_of_client(request, version, respond)
-            if is_of_client
+            self._decide_single(request, version, respond)
+            if version < BATCHES_SINCE
             else self._decide_batch(request, respond)
         )
 
-    def _add_of_client(
+    def _decide_single(
         self, request: AddPartitionsToTxnRequest, version: int, respond: Respond
     ) -> Steps[None]:
         asked = Transaction(
@@ -97,7 +99,7 @@ class AddPartitionsHandler:
             code = _of_version(code, version)
             self._scheduler.drive(_fill_in(asked.topics, code, others, answer))
 
-        yield from self._decide(asked, on_results, Turn(), is_client=True)
+        yield from self._decide(asked, on_results, Turn())
 
     def _decide_batch(self, request: AddPartitionsToTxnRequest, respond: Respond) -> Steps[None]:
         results: list[TransactionResult] = []
@@ -131,11 +133,9 @@ class AddPartitionsHandler:
 
         return on_results
 
-    def _decide(
-        self, asked: Transaction, on_results: Results, turn: Turn, *, is_client: bool = False
-    ) -> Steps[None]:
+    def _decide(self, asked: Transaction, on_results: Results, turn: Turn) -> Steps[None]:
         """One transaction: add its partitions, or verify them."""
-        partitions, problems = yield from self._examined(asked.topics, turn, is_client=is_client)
+        partitions, problems = yield from self._examined(asked, turn)
         who = asked.transactional_id, asked.producer_id, asked.producer_epoch
         if problems:
             on_results(ErrorCode.OPERATION_NOT_ATTEMPTED, problems)
@@ -147,7 +147,7 @@ class AddPartitionsHandler:
             self._add(*who, partitions, lambda code: on_results(code, {}))
 
     def _examined(
-        self, topics: Sequence[Topic], turn: Turn, *, is_client: bool
+        self, asked: Transaction, turn: Turn
     ) -> Steps[tuple[Collection[TopicPartition], dict[TopicPartition, ErrorCode]]]:
         """The partitions, each once, and those that cannot be added.
 
@@ -156,8 +156,8 @@ class AddPartitionsHandler:
         """
         found: dict[TopicPartition, None] = {}
         problems: dict[TopicPartition, ErrorCode] = {}
-        for topic in topics:
-            if is_client and topic.name in INTERNAL_TOPICS:
+        for topic in asked.topics:
+            if topic.name in INTERNAL_TOPICS and not asked.verify_only:
                 code, count = ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0
             else:
                 code = self._topics.missing_partition_error()

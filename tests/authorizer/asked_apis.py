@@ -478,7 +478,6 @@ ASKED: Final = (
         4,
         (rights.CLUSTER_ACTION,),
         _first((rights.CLUSTER_ACTION, 31)),
-        is_internal=True,
     ),
     Asked(
         "add offsets",

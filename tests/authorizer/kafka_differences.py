@@ -64,15 +64,6 @@ def _is_follower(cell: Cell) -> bool:
     return cell.question in FOLLOWER and ours == {0, 29} and kafka in ({0, 6}, {0, 3})
 
 
-def _is_batch(cell: Cell) -> bool:
-    return (
-        cell.question == "add partitions of a batch"
-        and cell.who != NODE
-        and codes_shown(cell.ours) == {31}
-        and 31 not in codes_shown(cell.kafka)
-    )
-
-
 def _is_lost_code(cell: Cell) -> bool:
     return (
         cell.question == "offset fetch 1"
@@ -133,13 +124,6 @@ DIFFERENCES: Final = (
         "29 on every listener but the nodes'",
         "CVE-2018-1288: a replica id is nothing that a client says",
         _is_follower,
-    ),
-    Difference(
-        "batches of AddPartitionsToTxn",
-        "since version 4 served on every listener to whoever has ClusterAction",
-        "31 on every listener but the nodes'",
-        "only nodes send them",
-        _is_batch,
     ),
     Difference(
         "OffsetFetch, version 1",

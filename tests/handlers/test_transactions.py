@@ -16,7 +16,7 @@ from barnabas.protocol import api
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import add_partitions_to_txn as messages
 from barnabas.protocol.messages import end_txn
-from tests.handlers.peer import SomePeer, answered, call, over_the_wire
+from tests.handlers.peer import SomePeer, answered, call
 
 OF_GROUPS = "txn_offset_commit"
 
@@ -106,16 +106,15 @@ def adding() -> messages.AddPartitionsToTxnRequest:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_only_nodes_may_ask_for_several_transactions(
-    handler: TransactionsHandler, transactions: Coordinator, version: int
+@pytest.mark.parametrize("is_node", [False, True])
+def test_clients_may_ask_for_several_transactions_as_nodes_do(
+    handler: TransactionsHandler, transactions: Coordinator, version: int, is_node: bool
 ) -> None:
-    """See docs/spec/transactions.md §2.5."""
-    answer = over_the_wire(answered(handler.add_partitions(call(adding(), version))), version)
-    assert (answer.error_code, list(answer.results_by_transaction)) == (31, [])
-    assert transactions.asked == []
-    node = SomePeer("INTERNAL", is_internal=True)
-    handler.add_partitions(call(adding(), version, peer=node))
-    assert len(transactions.asked) == 1
+    """Those versions are offered to them, and some take the latest; access rules are guards'."""
+    peer = SomePeer("INTERNAL", is_internal=True) if is_node else SomePeer()
+    handler.handlers()[ApiKey.ADD_PARTITIONS_TO_TXN](call(adding(), version, peer=peer))
+    [(_, request, asked_version, _)] = transactions.asked
+    assert (request, asked_version) == (adding(), version)
 
 
 async def test_the_answer_of_a_coordinator_is_the_clients(

@@ -52,7 +52,8 @@ DONE: dict[str, tuple[str, ...]] = {
     ),
     "bad input: a stranger opens nothing": (
         "handlers/test_transactional_produce.py::test_a_partition_that_was_not_added_takes_nothing",
-        "handlers/test_transactions.py::test_only_nodes_may_ask_for_several_transactions",
+        "coordinator/transactions/test_add_partitions.py"
+        "::test_a_batch_adds_no_internal_topic_and_may_verify_one",
         "coordinator/transactions/test_add_partitions.py"
         "::test_an_unknown_id_or_another_producer_id_is_49",
     ),

@@ -227,16 +227,27 @@ def batch_codes(answer: object) -> list[tuple[str, list[ErrorCode]]]:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_a_node_adds_as_a_client_does(transactions: TransactionsHarness, version: int) -> None:
+def test_a_batch_adds_as_a_single_one_does(transactions: TransactionsHarness, version: int) -> None:
     producer = transactions.begin()
-    asked = transactions.batch(
-        a_transaction(producer, is_verification=False, partitions={OFFSETS_TOPIC: [2]}),
-        version=version,
-    )
+    asked = transactions.batch(a_transaction(producer, is_verification=False), version=version)
     assert only(asked) is NONE
-    assert transactions.metadata().partitions == ((OFFSETS_TOPIC, 2),)
+    assert transactions.metadata().partitions == (("orders", 0),)
     fenced = transactions.batch(a_transaction((1001, 1), is_verification=False), version=version)
     assert only(fenced) is ErrorCode.PRODUCER_FENCED
+
+
+def test_a_batch_adds_no_internal_topic_and_may_verify_one(
+    transactions: TransactionsHarness,
+) -> None:
+    producer = transactions.begin()
+    partitions = {OFFSETS_TOPIC: [2]}
+    asked = transactions.batch(
+        a_transaction(producer, is_verification=False, partitions=partitions)
+    )
+    assert only(asked) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert transactions.states() == ["Empty"]
+    verified = transactions.batch(a_transaction(producer, partitions=partitions))
+    assert only(verified) is ABORTABLE
 
 
 def test_a_batch_is_answered_when_all_of_it_is_decided(transactions: TransactionsHarness) -> None:
