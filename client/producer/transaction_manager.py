@@ -163,6 +163,8 @@ class TransactionManager:
         self._may_be_open = False
         """An answer was lost, so the coordinator may have added something."""
         self._can_bump = False
+        self._retried: str | None = None
+        """What the request in flight was answered last, if it has to be asked again."""
 
     def attach(self, records: TransactionRecords) -> None:
         """Whose records these transactions are of."""
@@ -417,22 +419,26 @@ class TransactionManager:
         Raises AbortableTransactionError or FatalTransactionError, after the state is changed.
         """
         request, failures = exchange.request, 0
-        while request not in _ABANDONED_BY_ABORT or self.state in OPEN:
-            if self.state is TransactionState.FATAL_ERROR:
-                self._raise_failure()
-            found = await self._attempt(exchange)
-            if found is None:
-                self._is_open |= request in _OPENING
-                return True
-            treatment, error = found
-            if treatment is Treatment.FIND:
-                self._cluster.forget_coordinator(exchange.key, exchange.key_type)
-            elif treatment is not Treatment.RETRY:
-                raise self._given_up(treatment, error)
-            log.debug("will ask again request=%s reason=%s", request.value, error)
-            await asyncio.sleep(self._pause_s(request, treatment, error, failures))
-            failures += 1
-        return False
+        try:
+            while request not in _ABANDONED_BY_ABORT or self.state in OPEN:
+                if self.state is TransactionState.FATAL_ERROR:
+                    self._raise_failure()
+                found = await self._attempt(exchange)
+                if found is None:
+                    self._is_open |= request in _OPENING
+                    return True
+                treatment, error = found
+                if treatment is Treatment.FIND:
+                    self._cluster.forget_coordinator(exchange.key, exchange.key_type)
+                elif treatment is not Treatment.RETRY:
+                    raise self._given_up(treatment, error)
+                self._retried = f"{request.value} is asked again after {error}"
+                log.debug("will ask again request=%s reason=%s", request.value, error)
+                await asyncio.sleep(self._pause_s(request, treatment, error, failures))
+                failures += 1
+            return False
+        finally:
+            self._retried = None
 
     async def _attempt(self, exchange: Exchange) -> tuple[Treatment, KafkaError] | None:
         """Ask once; None when it is done, else what to do about which error."""
@@ -520,9 +526,10 @@ class TransactionManager:
         bound_s = self._cluster.config.api_timeout_ms / 1000
         decided, _ = await asyncio.wait([operation.outcome], timeout=bound_s)
         if not decided:
+            retried = f" ({self._retried})" if self._retried else ""
             raise RequestTimedOut(
                 f"{operation.call.value}() of {self.transactional_id} is not decided after "
-                f"{bound_s:g} s: call it again"
+                f"{bound_s:g} s: call it again{retried}"
             )
         if self._pending is operation:
             self._pending = None

@@ -220,6 +220,16 @@ async def test_a_call_that_timed_out_is_resumed_by_the_same_call(
     assert cluster.committed[IN][0] == 7
 
 
+async def test_a_call_that_timed_out_says_what_it_was_answered(
+    cluster: ScriptedTransactions, hasty: Producer
+) -> None:
+    await hasty.start()
+    hasty.begin()
+    cluster.codes[ApiKey.ADD_OFFSETS_TO_TXN] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 10_000
+    with pytest.raises(RequestTimedOut, match=r"AddOffsetsToTxn .*COORDINATOR_NOT_AVAILABLE"):
+        await hasty.send_offsets(MEMBER, {IN: 7})
+
+
 async def test_the_outcome_of_a_call_is_kept_for_who_asks_again(
     cluster: ScriptedTransactions, hasty: Producer
 ) -> None:
