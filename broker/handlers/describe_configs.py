@@ -31,6 +31,7 @@ from barnabas.protocol.settings import Setting, declared
 
 from .alter_group_configs import GROUP
 from .call import Call, Handler
+from .config_types import INT_MAX, config_type
 from .cooperative import Turn
 
 TOPIC: Final = 2
@@ -46,25 +47,6 @@ GROUP_SETTING: Final = 8
 """Where a setting comes from, in Kafka's numbers: topic, node, all nodes, the node's file, ours,
 the group."""
 
-STRING: Final = 2
-INT: Final = 3
-LONG: Final = 5
-DOUBLE: Final = 6
-PASSWORD: Final = 9
-COMPRESSION_LEVELS: Final = frozenset(
-    f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")
-)
-"""Kafka tells them as INT, though their bounds are narrower than those of one."""
-TYPES: Final[Mapping[Any, int]] = {
-    bool: 1,
-    int: LONG,
-    int | None: LONG,
-    float: DOUBLE,
-    float | None: DOUBLE,
-    tuple[str, ...]: 7,
-}
-"""Types of values, in Kafka's numbers; whatever is not here is a string."""
-INT_MAX: Final = 2**31 - 1
 SETTINGS_MAX: Final = 1000
 """Named of one resource in one change: there are not half as many."""
 
@@ -348,13 +330,6 @@ def _config(found: Found, kind: int, request: messages.DescribeConfigsRequest) -
             messages.Synonym(name=name, value=None if is_secret else as_text(given), source=origin)
             for origin, name, given in (found.values if request.include_synonyms else ())
         ],
-        config_type=_type(item, is_secret=is_secret),
+        config_type=config_type(item, found.name, is_of_node=kind == NODE, is_secret=is_secret),
         documentation=meaning if request.include_documentation else None,
     )
-
-
-def _type(item: Setting, *, is_secret: bool) -> int:
-    if is_secret:
-        return PASSWORD
-    is_int = item.most == INT_MAX or item.name in COMPRESSION_LEVELS
-    return INT if is_int else TYPES.get(item.kind, STRING)

@@ -153,6 +153,13 @@ async def test_what_is_not_there_to_describe_has_its_code(
     assert not result.configs
 
 
+async def test_a_node_tells_the_types_that_kafka_tells(handler: DescribeConfigsHandler) -> None:
+    types = json.loads(GOLDEN.read_text())["types"]
+    result = await described(handler, NODE, "1")
+    told = {config.name: config.config_type for config in result.configs}
+    assert {name: told[name] for name in types} == types
+
+
 async def test_levels_of_compression_and_in_sync_replicas_are_told_as_int(
     handler: DescribeConfigsHandler,
 ) -> None:

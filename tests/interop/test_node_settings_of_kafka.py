@@ -19,7 +19,8 @@ from benchmarks.server_process import ServerProcess
 from tests.harness.kafka_peers import kafka_peer
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden" / "node-configs.json"
-KAFKA: Final[dict[str, list[Any]]] = json.loads(GOLDEN.read_text())["configs"]
+TOLD: Final[dict[str, dict[str, Any]]] = json.loads(GOLDEN.read_text())
+KAFKA: Final = TOLD["configs"]
 NODE: Final = 4
 DEFAULT_SETTING: Final = 5
 
@@ -63,6 +64,7 @@ async def test_kafka_tells_these_settings_with_these_defaults(kafka: ServerProce
     }
     unordered = "listener.security.protocol.map"
     assert told.keys() == KAFKA.keys()
+    assert {config.name: config.config_type for config in result.configs} == TOLD["types"]
     for name, (_, default, scope) in KAFKA.items():
         value, read_only = told[name]
         assert read_only is (scope is None), name
