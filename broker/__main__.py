@@ -29,6 +29,7 @@ from .runtime import gc_tuning, thread_switching
 from .runtime.compiled_modules import kind_of_build
 from .runtime.freed_memory import keep_freed_memory
 from .runtime.json_log import JsonFormatter
+from .runtime.unblocked_log import UnblockedHandler
 from .security.file_review import check_files
 from .settings.node_config import NodeConfig, load
 from .settings.properties import (
@@ -57,7 +58,12 @@ def main(
     ``defaults`` are settings that the file may still change.
     """
     chosen = _parser(program).parse_args(arguments)
-    logging.basicConfig(format=LOG_FORMAT, datefmt=LOG_TIME, level=chosen.log_level)
+    logging.basicConfig(
+        format=LOG_FORMAT,
+        datefmt=LOG_TIME,
+        level=chosen.log_level,
+        handlers=[UnblockedHandler()],
+    )
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     try:
         config = _configured(chosen, defaults or {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from tests.harness.child import Child
 
 
@@ -33,6 +35,31 @@ def test_a_start_that_waits_for_zookeeper_is_broken_off_by_a_signal(
     assert node.returncode == 0
     assert "stopped before it served" in said
     assert "Traceback" not in said
+
+
+def test_a_node_whose_standard_error_nobody_reads_starts_and_stops(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    ready, tells_ready = os.pipe()
+    with EmbeddedZooKeeper() as zookeeper, os.fdopen(ready) as told:
+        settings = {
+            "zookeeper.connect": zookeeper.hosts,
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(tmp_path / "data"),
+        }
+        words = [word for item in settings.items() for word in ("--set", "=".join(item))]
+        argv = [sys.executable, "-m", "barnabas.broker", "--ready-fd", str(tells_ready), *words]
+        with Child(argv, stderr=writing, pass_fds=[tells_ready]) as node:
+            os.close(tells_ready)
+            assert "PLAINTEXT:" in told.readline()
+            node.send_signal(signal.SIGTERM)
+            assert node.wait(timeout=180) == 0
+    os.close(reading)
+    os.close(writing)
 
 
 def test_a_start_with_wrong_settings_tells_all_of_them_and_where_they_came_from(
