@@ -169,6 +169,8 @@ class KazooSession:
         self._session_id = 0
         self._is_closing = False
         self._connected = asyncio.Event()
+        self._waiters: list[asyncio.Future[None]] = []
+        """Of calls that were begun while there was no connection."""
         self._client = KazooClient(
             hosts=servers,
             timeout=session_timeout_ms / 1000,
@@ -333,6 +335,7 @@ class KazooSession:
         self._is_closing = True
         await self._loop.run_in_executor(None, self._stop)
         self._state = SessionState.LOST
+        self._let_go(None)  # kazoo says that it is over
 
     def _stop(self) -> None:
         # AttributeError: there was no descriptor to start with, so there is nothing to wake.
@@ -438,11 +441,18 @@ class KazooSession:
         return lambda _event: self._post(watch)
 
     async def _call(self, operation: Callable[..., Any], *arguments: Any) -> Any:
-        """One call of kazoo's, bounded: while there is no connection it would queue for ever."""
+        """One call of kazoo's, bounded, and not made while there is no connection.
+
+        kazoo would keep it, and do it after an outage of any length, when it was given up long ago.
+        """
         answer: asyncio.Future[Any] = self._loop.create_future()
-        operation(*arguments).rawlink(lambda result: self._post(_resolve, answer, result))
         try:
             async with asyncio.timeout(self.session_timeout_ms / 1000):
+                if not self._connected.is_set() and not self._is_closing:
+                    waiter = self._loop.create_future()
+                    self._waiters.append(waiter)
+                    await waiter
+                operation(*arguments).rawlink(lambda result: self._post(_resolve, answer, result))
                 return await answer
         except TimeoutError:
             raise ConnectionLost("no answer within the session timeout") from None
@@ -475,6 +485,20 @@ class KazooSession:
         log.log(level, "session with zookeeper %s session=0x%x", state.value, self._session_id)
         for on_state in list(self.on_state):
             on_state(state)
+        if state is not SessionState.SUSPENDED:
+            is_over = state is SessionState.LOST
+            self._let_go(SessionExpired("the session is over") if is_over else None)
+
+    def _let_go(self, error: ZooKeeperError | None) -> None:
+        """Calls that wait for a connection go on, or fail: they are no calls of another session."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if waiter.done():  # given up
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
 
     def _learn_negotiated_timeout(self) -> None:
         """kazoo keeps what was asked; what was granted is noted before anybody hears of it."""

@@ -24,6 +24,7 @@ from barnabas.client.zookeeper.interface import (
     NoNode,
     NotEmpty,
     PayloadTooLarge,
+    SessionExpired,
     SessionState,
     Set,
     ZooKeeper,
@@ -198,6 +199,50 @@ async def test_the_loop_runs_on_whatever_is_asked_while_zookeeper_is_away(hosts:
         assert await session.create("/last") == "/last"
         assert await session.exists("/last") is not None
         await session.close()
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+async def test_what_was_given_up_while_zookeeper_was_away_is_not_done_when_it_is_back() -> None:
+    server = await asyncio.to_thread(EmbeddedZooKeeper().start)
+    try:
+        session = await connect(server.hosts, session_timeout_ms=60_000)
+        states: asyncio.Queue[SessionState] = asyncio.Queue()
+        session.on_state.append(states.put_nowait)
+        await asyncio.to_thread(server.kill)
+        assert await states.get() is SessionState.SUSPENDED
+        timeout_ms, session.session_timeout_ms = session.session_timeout_ms, 10
+        for _ in range(3):
+            with pytest.raises(ConnectionLost):
+                await session.create("/late")
+        session.session_timeout_ms = timeout_ms
+        kept = asyncio.create_task(session.create("/in-time"))
+        await asyncio.to_thread(server.restart)
+        assert await kept == "/in-time"
+        assert set(await session.children("/")) == {"in-time", "zookeeper"}
+        await session.close()
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+async def test_a_call_that_waits_for_a_connection_is_over_with_its_session_or_its_end() -> None:
+    server = await asyncio.to_thread(EmbeddedZooKeeper().start)
+    try:
+        session = await connect(server.hosts, session_timeout_ms=60_000)
+        states: asyncio.Queue[SessionState] = asyncio.Queue()
+        session.on_state.append(states.put_nowait)
+        await asyncio.to_thread(server.kill)
+        assert await states.get() is SessionState.SUSPENDED
+        waiting = asyncio.create_task(session.create("/a"))
+        await asyncio.sleep(0)
+        session._notify_state(SessionState.LOST, 0)
+        with pytest.raises(SessionExpired):
+            await waiting
+        waiting = asyncio.create_task(session.create("/a"))
+        await asyncio.sleep(0)
+        await session.close()
+        with pytest.raises(ZooKeeperError, match="closed"):
+            await waiting
     finally:
         await asyncio.to_thread(server.stop)
 
