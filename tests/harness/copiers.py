@@ -161,7 +161,7 @@ def _compiled(version: str, jars: Path) -> Path:
 
 
 _JAVA: Final = SOURCES.parent / "matrix" / "JavaCopier.java"
-JAVA_COPIERS: Final = (_java("3.9.1"), _java("4.1.0"))
+JAVA_COPIERS: Final = (_java("3.9.1"), _java("4.4.0"))
 
 
 def _aiokafka(what: str, task: CopyTask) -> Sequence[str]:

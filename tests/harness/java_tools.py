@@ -15,7 +15,7 @@ from benchmarks.apache_kafka import class_path
 from .kafka_tools import FLAGS, PATIENCE
 from .needs import apache_kafka_jars, maven_jars
 
-NEWER: Final = "4.1.0"
+NEWER: Final = "4.4.0"
 VERSIONS: Final = ("3.9.1", NEWER)
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
 CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"

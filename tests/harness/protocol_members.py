@@ -36,7 +36,7 @@ CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 Places = Sequence[TopicPartition]
 _WAIT_S: Final = 120.0
-_JAVA_CLIENT: Final = "4.1.0"
+_JAVA_CLIENT: Final = "4.4.0"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ NEWEST = (
     python_release("confluent-kafka", ""),
     go_release("franz-go", "franz"),
     go_release("sarama", "sarama"),
-    java_release("4.1.0"),
+    java_release("4.4.0"),
 )
 OLDER = (
     *(python_release("kafka-python", version) for version in ("2.0.2", "2.2.*", "2.3.*", "3.0.11")),
@@ -27,6 +27,7 @@ OLDER = (
     go_release("sarama", "sarama", "1.43.3"),
     java_release("2.8.2"),
     java_release("3.9.1"),
+    java_release("4.1.0"),
 )
 EXPECTED = {
     "create": 3,

@@ -56,7 +56,7 @@ NEWEST = (
     go_client("franz-go", "franz"),
     go_client("sarama", "sarama"),
     kcat_client(),
-    java_client("4.1.0"),
+    java_client("4.4.0"),
 )
 OLDER = (
     python_client("kafka-python", "2.0.2", LOSES_REASON | NO_METADATA),
@@ -66,6 +66,7 @@ OLDER = (
     go_client("sarama", "sarama", "1.43.3"),
     java_client("2.8.2"),
     java_client("3.9.1"),
+    java_client("4.1.0"),
 )
 each_client = pytest.mark.parametrize(
     "client",
