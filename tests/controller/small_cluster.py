@@ -294,7 +294,14 @@ class SmallCluster:
         )
 
     async def led(self, topic: str, index: int, leader: int) -> None:
-        await self.until(lambda: self.knows_leader(topic, index, leader))
+        """The leader was told to lead, and every node that it does: by requests of their own."""
+        node, key = self.nodes.get(leader), (topic, index)
+        await self.until(
+            lambda: (
+                self.knows_leader(topic, index, leader)
+                and (node is None or (key in node.hosted and node.hosted[key].leader == leader))
+            )
+        )
 
     async def state(self, topic: str, index: int) -> znodes.PartitionState:
         data, _stat = await self.observer.get(znodes.partition_state_path(topic, index))

@@ -50,7 +50,7 @@ async def test_a_node_that_stops_leads_and_follows_nothing_when_it_is_answered(
         state = await cluster.state("t", index)
         assert stopping not in (state.leader, *state.isr)
         assert len(state.isr) == 2
-        assert cluster.nodes[state.leader].hosted["t", index].leader == state.leader
+        await cluster.led("t", index, state.leader)
     await cluster.bury(stopping)
     await cluster.until(
         lambda: all(stopping not in n.cache.snapshot.brokers for n in cluster.nodes.values())
@@ -65,7 +65,7 @@ async def test_the_controller_itself_hands_over_before_it_stops(cluster: SmallCl
     for index in range(3):
         state = await cluster.state("t", index)
         assert state.leader != ruler
-        assert cluster.nodes[state.leader].hosted["t", index].leader == state.leader
+        await cluster.led("t", index, state.leader)
 
 
 async def test_what_nobody_else_can_lead_is_told_to_the_node_that_stops(

@@ -148,8 +148,9 @@ async def test_a_node_that_came_back_unseen_is_treated_as_one_that_died(
             and found.leader_epoch > before.leader_epoch
         )
     )
-    known = cluster.nodes[2].hosted["u", 0]
-    assert known.leader_epoch > before.leader_epoch
+    await cluster.until(  # it is told by another request than all others
+        lambda: cluster.nodes[2].hosted["u", 0].leader_epoch > before.leader_epoch
+    )
 
 
 async def test_a_follower_that_came_back_unseen_leaves_the_in_sync_set_until_it_caught_up(

@@ -122,7 +122,7 @@ async def test_a_replica_that_could_not_take_its_role_over_is_told_again(
     node = await cluster.start(1)
     node.refusals["t", 0] = ErrorCode.UNKNOWN_SERVER_ERROR
     await cluster.create("t", {0: (1,)})
-    await cluster.led("t", 0, 1)
+    await cluster.until(lambda: cluster.knows_leader("t", 0, 1))
     assert ("t", 0) not in node.hosted
     node.refusals.clear()
     await reconcile(cluster)
