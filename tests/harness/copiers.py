@@ -24,7 +24,7 @@ from benchmarks.download_cache import CACHE, fetched
 from .go_programs import SOURCES, built
 from .needs import apache_kafka_jars, maven_jars, program
 
-_WAIT_S: Final = 120.0
+_WAIT_S: Final = 240.0
 _ROOT: Final = Path(__file__).parents[2]
 
 

@@ -54,8 +54,8 @@ class GroupShell:
         """The cells of the table that a command prints, without its head."""
         return [line.split() for line in self(*words, code=code).splitlines()[1:]]
 
-    def fill(self, topic: str, partitions: int = PARTITIONS) -> int:
-        """A topic with records a minute apart; gives the time of the first, in ms."""
+    def fill(self, topic: str, partitions: int = PARTITIONS, *, step_ms: int = STEP_MS) -> int:
+        """A topic with records a minute apart, unless told; gives the time of the first, in ms."""
         first_ms = time.time_ns() // 1_000_000 - 3_600_000
 
         async def create() -> None:
@@ -68,7 +68,7 @@ class GroupShell:
             self.bootstrap,
             topic,
             [
-                Sent(b"x", partition=index, timestamp_ms=first_ms + number * STEP_MS)
+                Sent(b"x", partition=index, timestamp_ms=first_ms + number * step_ms)
                 for index in range(partitions)
                 for number in range(RECORDS)
             ],

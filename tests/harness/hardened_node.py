@@ -24,7 +24,7 @@ from barnabas.console.security.cluster_plan import SUPER_USER
 from barnabas.protocol.java_properties import parse_properties
 
 from .certificates import Authority, Issued
-from .secured_cluster import SecuredCluster
+from .secured_cluster import PATIENT_MS, SecuredCluster
 from .secured_node import ALICE, BOB, CAROL, GROUPS, TOPICS, TRANSACTIONS, SecuredNode
 
 _USERS: Final = (ALICE, BOB, CAROL)
@@ -102,6 +102,7 @@ def _set_other_password(cluster: SecuredCluster, user: str) -> None:
     """The same password for SCRAM-SHA-256, which is not set by itself."""
     tools = cluster.directory / "tools" / "zookeeper.properties"
     words = ["users", "set", user, "--mechanism", "SCRAM-SHA-256", "--command-config", str(tools)]
+    words += ["--timeout-ms", PATIENT_MS]
     given = (cluster.directory / "users" / f"{user}.password").read_text()
     stdin, sys.stdin = sys.stdin, io.StringIO(given)
     try:

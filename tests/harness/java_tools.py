@@ -12,7 +12,7 @@ import pytest
 from barnabas.console.development.java import find_java
 from benchmarks.apache_kafka import class_path
 
-from .kafka_tools import FLAGS, PATIENCE
+from .kafka_tools import FLAGS, PATIENCE, RUN_S
 from .needs import apache_kafka_jars, maven_jars
 
 NEWER: Final = "4.4.0"
@@ -24,7 +24,6 @@ VERIFIABLE_PRODUCER: Final = "org.apache.kafka.tools.VerifiableProducer"
 VERIFIABLE_CONSUMER: Final = "org.apache.kafka.tools.VerifiableConsumer"
 PRODUCER_SPEED: Final = "org.apache.kafka.tools.ProducerPerformance"
 CONSUMER_SPEED: Final = "org.apache.kafka.tools.ConsumerPerformance"
-_WAIT_S: Final = 120
 
 
 class JavaTools:
@@ -47,7 +46,7 @@ class JavaTools:
             input=given,
             capture_output=True,
             text=True,
-            timeout=_WAIT_S,
+            timeout=RUN_S,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

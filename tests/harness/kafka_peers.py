@@ -33,7 +33,8 @@ from .waiting import eventually
 PROTOCOL_VERSION: Final = "2.7-IV1"
 OFFSETS: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 5
-SESSION_MS: Final = 6_000
+SESSION_MS: Final = 10_000
+"""The longest that the embedded ZooKeeper grants: no node is taken for dead that only waits."""
 SHARED: Final = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
@@ -138,7 +139,7 @@ class Tree:
             found = [self.state(topic, index) for index in range(partitions)]
             return all(set(one.isr) == nodes and one.leader in nodes for one in found)
 
-        eventually(are, within_s=120, what=f"{topic} is in sync on {sorted(nodes)}")
+        eventually(are, within_s=240, what=f"{topic} is in sync on {sorted(nodes)}")
 
     def controller(self) -> int:
         """The node that is controller; -1 while there is none."""
@@ -156,7 +157,7 @@ class Tree:
         def are() -> bool:
             return set(map(int, znodes.registered_brokers(self._hosts))) == nodes
 
-        eventually(are, within_s=120, what=f"registered are {sorted(nodes)}")
+        eventually(are, within_s=240, what=f"registered are {sorted(nodes)}")
 
     def is_registered(self, node: int) -> bool:
         """The node has a session."""
@@ -184,4 +185,4 @@ class Tree:
     def _ask(self, path: str, wishes: list[dict[str, object]]) -> None:
         with znodes.session(self._hosts) as client:
             client.create(path, json.dumps({"version": 1, "partitions": wishes}).encode())
-            eventually(lambda: client.exists(path) is None, within_s=120, what=f"{path} is done")
+            eventually(lambda: client.exists(path) is None, within_s=240, what=f"{path} is done")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-_END_S = 120.0
+_END_S = 240.0
 
 
 class Reports(ABC):

@@ -23,12 +23,15 @@ from tests.harness.secured_zookeeper import require_sasl
 from tests.harness.waiting import eventually
 
 START_S: Final = 240.0
+PATIENT_MS: Final = "120000"
 USER: Final = "alice"
 STEADY_LINES: Final = (
     "beacon.timeout.ms=5000\nzookeeper.session.timeout.ms=10000\n"
     "group.initial.rebalance.delay.ms=0\n"
 )
 """So that nothing moves on a busy machine (docs/beacons.md), and groups form at once."""
+_NOT_YET: Final = (KafkaError._PARTIAL, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
+"""What is told of a node that listens, and answers late."""
 
 
 class SecuredCluster:
@@ -98,7 +101,8 @@ class SecuredCluster:
                 self._steady(number)
             self._let_in(self._zookeeper_users)
             self.start_zookeeper()
-            assert main(["security", "users", str(self.directory)]) == 0
+            users = ["security", "users", str(self.directory), "--timeout-ms", PATIENT_MS]
+            assert main(users) == 0
             for number in range(1, self._count + 1):
                 self.start(number)
             eventually(self._is_complete, within_s=START_S, what="admin sees every node")
@@ -133,7 +137,8 @@ class SecuredCluster:
 
     def command(self, *words: str, user: str = "admin") -> int:
         """``barnabas`` with these words, as that user."""
-        return main([*words, "--command-config", str(self.client(user, "client.properties"))])
+        config = str(self.client(user, "client.properties"))
+        return main([*words, "--command-config", config, "--timeout-ms", PATIENT_MS])
 
     def start_zookeeper(self) -> None:
         """The command that init prints, for each server."""
@@ -237,7 +242,7 @@ class SecuredCluster:
         try:
             found = AdminClient(settings).list_topics(timeout=60)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._PARTIAL:
+            if error.args[0].code() not in _NOT_YET:
                 raise
             return False
         return len(found.brokers) == self._count and found.controller_id > 0

@@ -194,7 +194,8 @@ def set_password(zookeeper: str, user: str, password: str, *options: str) -> Non
     stdin, sys.stdin = sys.stdin, io.StringIO(f"{password}\n")
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            assert main(["users", "set", user, "--zookeeper", zookeeper, *options]) == 0
+            at = ("--zookeeper", zookeeper, "--timeout-ms", "120000")
+            assert main(["users", "set", user, *at, *options]) == 0
     finally:
         sys.stdin = stdin
 

@@ -34,7 +34,7 @@ from .secured_node import (
 
 PROGRAMS: Final = SOURCES.parent / "secured"
 ALL_STEPS: Final = ("produce", "read", "transaction", "read again")
-_RUN_S: Final = 400
+_RUN_S: Final = 800
 Outcomes = Mapping[str, Mapping[str, Any]]
 """By scenario and step."""
 
@@ -236,7 +236,7 @@ def _kcat_steps(kcat: str, node: SecuredNode, told: Mapping[str, Any]) -> dict[s
         "security.protocol": told["protocol"],
         "ssl.ca.location": told["ca"],
         "ssl.endpoint.identification.algorithm": "https",
-        "message.timeout.ms": "8000",
+        "message.timeout.ms": "120000" if "read" in told["steps"] else "8000",
         "auto.offset.reset": "earliest",
     }
     if "cert" in told:

@@ -37,7 +37,7 @@ def transactional(request: pytest.FixtureRequest) -> Iterator[Deployment]:
     """One node that aborts what takes too long within half a second."""
     running: Deployment
     if request.param == "kafka":
-        running = KafkaCluster(1, SETTINGS)
+        running = KafkaCluster(1, {**STEADY, **SETTINGS})
     elif request.param == "kafka-4":
         running = Kafka4(SETTINGS)
     else:

@@ -65,7 +65,7 @@ def test_records_go_through_every_codec_with_keys_and_headers(
             given="\n".join(lines),
         )
     wanted = [word for one in shown for word in ("--property", one)]
-    limit = ("--max-messages", str(len(sent)), "--timeout-ms", "60000")
+    limit = ("--max-messages", str(len(sent)), "--timeout-ms", "120000")
     read = java.run(
         CONSUMER, *at, "--topic", replicated, "--from-beginning", *limit, *wanted
     ).splitlines()
@@ -81,7 +81,7 @@ def test_a_group_continues_is_described_reset_and_deleted(
     java: JavaTools, at: tuple[str, str], replicated: str, group: str, tmp_path: Path
 ) -> None:
     of = ("--topic", replicated, "--group", group)
-    consume = (*at, *of, "--timeout-ms", "60000")
+    consume = (*at, *of, "--timeout-ms", "120000")
 
     def lags() -> list[list[str]]:
         shown = java.run(GROUPS, *at, "--describe", "--group", group)

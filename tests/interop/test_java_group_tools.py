@@ -14,13 +14,16 @@ import pytest
 from barnabas.console.groups.time_arguments import time_text
 from tests.harness.confluent_client import Confluent
 from tests.harness.deployments import Deployment
-from tests.harness.group_shell import STEP_MS, GroupShell
+from tests.harness.group_shell import GroupShell
 from tests.harness.kafka_tools import GROUPS, Tool
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
 BEGIN = (4, 6)
+STEP_MS = 300_000
+"""Between two records: a duration counts from when a program begins, and two begin one after the
+other, which took half a minute on a busy machine."""
 
 
 class Kafkas:
@@ -63,7 +66,7 @@ def kafkas(tool: Tool, cluster: Deployment) -> Kafkas:
         ["--to-offset", "99"],
         ["--shift-by", "-5"],
         ["--to-datetime", "TIME"],
-        ["--by-duration", "PT55M30S"],
+        ["--by-duration", "PT39M59S"],
         ["--to-current"],
         ["--from-file", "plan.csv"],
     ],
@@ -72,7 +75,7 @@ def kafkas(tool: Tool, cluster: Deployment) -> Kafkas:
 def test_each_scenario_means_the_same_to_both(
     groups: GroupShell, kafkas: Kafkas, topic: str, group: str, scenario: list[str]
 ) -> None:
-    first_ms = groups.fill(topic)
+    first_ms = groups.fill(topic, step_ms=STEP_MS)
     twin = f"{group}-twin"
     for name in (group, twin):
         groups.commit(name, topic, {0: BEGIN[0]} if scenario == ["--to-current"] else BEGIN)
@@ -163,6 +166,11 @@ def test_groups_are_listed_and_their_members_shown_alike(
     groups.fill(topic)
     groups.commit(group, topic, BEGIN)
     words = ("--state", "Empty", "--type", "classic")
-    assert sorted(groups.rows("list", *words)) == kafkas.rows("--list", *words)
+
+    def are_alike() -> bool:
+        """Groups of former tests may lose their last member between the two."""
+        return sorted(groups.rows("list", *words)) == kafkas.rows("--list", *words)
+
+    eventually(are_alike, within_s=300, what="both list the same groups")
     shown = kafkas.rows("--describe", "--group", group)
     assert [row for row in shown if row[0] == group] == groups.rows("describe", group)

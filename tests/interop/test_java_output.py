@@ -21,6 +21,7 @@ from tests.harness.deployments import (
 )
 from tests.harness.kafka_tools import CONFIGS, GROUPS, LOG_DIRS, TOPICS, Tool
 from tests.harness.records import Sent
+from tests.harness.steady_settings import STEADY
 
 pytestmark = [
     pytest.mark.kafka,
@@ -82,7 +83,7 @@ BY_NATURE: Sequence[tuple[str, str]] = (
 @pytest.fixture(scope="module")
 def both() -> Iterator[dict[str, Deployment]]:
     """One node of ours and one of Kafka's, with the same things in them."""
-    settings = {"offsets.topic.num.partitions": "3"}
+    settings = {**STEADY, "offsets.topic.num.partitions": "3"}
     started: dict[str, Deployment] = {}
     try:
         for name, kind in (("kafka", KafkaCluster), ("ours", OwnCluster)):

@@ -22,7 +22,7 @@ def test_the_scripts_of_kafka_create_produce_consume_and_describe(
 
     tool(PRODUCER, *at, "--topic", topic, given="\n".join(LINES))
     consume = ("--topic", topic, "--group", group, "--from-beginning")
-    limit = ("--max-messages", str(len(LINES)), "--timeout-ms", "60000")
+    limit = ("--max-messages", str(len(LINES)), "--timeout-ms", "120000")
     read = tool(CONSUMER, *at, *consume, *limit)
     assert sorted(read.splitlines()) == sorted(LINES)
 

@@ -20,7 +20,7 @@ from tests.protocol.golden import CONSUMER_GROUPS, document
 
 pytestmark = pytest.mark.kafka
 
-_RUN_S = 120
+_RUN_S = 400
 
 
 def printed(name: str, given: str = "") -> list[str]:

@@ -83,7 +83,7 @@ class Load:
                 and len(self.reader.partitions - before) == PARTITIONS
             )
 
-        eventually(has_progress, within_s=90, what="records and commits are served everywhere")
+        eventually(has_progress, within_s=240, what="records and commits are served everywhere")
 
 
 @contextmanager
@@ -113,10 +113,18 @@ def await_in_sync(tree: Tree, topic: str, nodes: set[int]) -> None:
         tree.await_in_sync(name, count, nodes)
 
 
-def await_leading(tree: Tree, topic: str, node: int) -> None:
-    """Return when the node leads records and commits."""
-    for name, count in ((topic, PARTITIONS), (OFFSETS, OFFSETS_PARTITIONS)):
-        eventually(lambda: node in tree.leaders(name, count), what=f"{node} leads {name}")  # noqa: B023
+def have_lead(tree: Tree, topic: str, node: int) -> None:
+    """Elect the preferred leaders; return when the node leads records and commits.
+
+    Asked for again: who has fallen behind for a moment, on a busy machine, is not elected then.
+    """
+
+    def leads() -> bool:
+        tree.prefer(shares(topic))
+        counts = ((topic, PARTITIONS), (OFFSETS, OFFSETS_PARTITIONS))
+        return all(node in tree.leaders(name, count) for name, count in counts)
+
+    eventually(leads, within_s=240, what=f"{node} leads its share of {topic} and of offsets")
 
 
 @pytest.fixture
@@ -140,8 +148,7 @@ def give_a_share(tree: Tree, topic: str) -> None:
     tree.await_registered({1, 2, 3})
     tree.reassign(rotated(topic, [3, 1, 2]))
     await_in_sync(tree, topic, {1, 2, 3})
-    tree.prefer(shares(topic))
-    await_leading(tree, topic, 3)
+    have_lead(tree, topic, 3)
 
 
 def join(tree: Tree, topic: str, peer: ServerProcess) -> None:
@@ -159,8 +166,7 @@ def lose_one_and_let_3_leave(
     traffic.await_progress()
     restart(victim)
     await_in_sync(tree, topic, {1, 2, 3})
-    tree.prefer(shares(topic))
-    await_leading(tree, topic, 3)
+    have_lead(tree, topic, 3)
     traffic.await_progress()
     tree.reassign(rotated(topic, [2, 1]))
     stop_3()
@@ -193,8 +199,7 @@ def test_a_node_of_kafka_is_killed_stopped_and_controller_among_ours_and_nothing
         tree.await_registered({1, 2})
         kafka.start()
         await_in_sync(tree, topic, {1, 2, 3})
-        tree.prefer(shares(topic))
-        await_leading(tree, topic, 3)
+        have_lead(tree, topic, 3)
         kafka.stop()
         traffic.await_progress()
         kafka.start()

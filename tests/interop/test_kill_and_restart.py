@@ -52,12 +52,12 @@ def test_what_was_acknowledged_survives_the_kill_of_every_node(
     groups = [f"group-{number}" for number in range(30)]
     with IdempotentProducer(cluster.bootstrap, topic, PARTITIONS) as producer:
         with Committer(cluster, groups, topic) as committer:
-            eventually(lambda: min(committer.acknowledged.values()) >= 20, within_s=120)
-            eventually(lambda: len(producer.acknowledged) >= 2_000, within_s=120)
+            eventually(lambda: min(committer.acknowledged.values()) >= 20, within_s=240)
+            eventually(lambda: len(producer.acknowledged) >= 2_000, within_s=240)
             cluster.kill_all()
         before = len(producer.acknowledged)
         cluster.start_all()
-        eventually(lambda: len(producer.acknowledged) >= before + 2_000, within_s=90)
+        eventually(lambda: len(producer.acknowledged) >= before + 2_000, within_s=240)
     assert producer.refused == []
 
     found = library.read(cluster.bootstrap, topic, dict.fromkeys(range(PARTITIONS), "beginning"))
@@ -76,7 +76,7 @@ def test_while_offsets_load_a_coordinator_says_so_and_never_that_there_are_none(
     cluster.kill_all()
     with OffsetReader(cluster.addresses[0], [group], topic) as reader:
         cluster.start_all()
-        eventually(lambda: reader.codes[NO_ERROR] >= 100, within_s=120)
+        eventually(lambda: reader.codes[NO_ERROR] >= 100, within_s=240)
     assert Counter(offset for _, offset in reader.offsets) == {last: reader.codes[NO_ERROR]}
     assert set(reader.codes) <= PATIENT
     if not is_apache_kafka():  # which may be done before the first question comes
@@ -91,8 +91,8 @@ def test_an_orderly_stop_keeps_everything_too(deploy_fresh: Deploy, topic: str) 
         IdempotentProducer(cluster.bootstrap, topic, PARTITIONS) as producer,
         Committer(cluster, ["one", "two"], topic) as committer,
     ):
-        eventually(lambda: min(committer.acknowledged.values()) >= 20, within_s=120)
-        eventually(lambda: len(producer.acknowledged) >= 500, within_s=120)
+        eventually(lambda: min(committer.acknowledged.values()) >= 20, within_s=240)
+        eventually(lambda: len(producer.acknowledged) >= 500, within_s=240)
     cluster.stop_nodes()
     cluster.start_all()
     found = library.read(cluster.bootstrap, topic, dict.fromkeys(range(PARTITIONS), "beginning"))

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 
 from barnabas.console.__main__ import main
+from barnabas.console.groups import apply_plan
+from barnabas.console.groups.evict import watch_return
 from tests.harness.aiokafka_client import Aiokafka
 from tests.harness.client_libraries import ClientLibrary
 from tests.harness.confluent_client import Confluent, ConfluentMember
@@ -47,10 +50,17 @@ class CooperativeConfluent(Confluent):
 CLIENTS = (KafkaPython(), Aiokafka(), Confluent(), CooperativeConfluent(), Own())
 
 
+@pytest.fixture(autouse=True)
+def _members_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command looks for them for 15 s, less than a rebalance may need on a busy machine."""
+    patient = partial(watch_return, within_s=WAIT_S)
+    monkeypatch.setattr(apply_plan, "watch_return", patient)
+
+
 def reset(bootstrap: str, group: str, topic: str, folder: Path, *words: str) -> int:
     return main([
         "groups", "reset", group, "--topic", topic, "--to-earliest", "--execute", "--undo-file",
-        str(folder / "undo.json"), "--bootstrap", bootstrap, *words,
+        str(folder / "undo.json"), "--bootstrap", bootstrap, "--timeout-ms", "60000", *words,
     ])  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from tests.harness.confluent_client import Confluent
 from tests.harness.deployments import SMALL_JVM
 from tests.harness.needs import apache_kafka_jars
 from tests.harness.records import numbered
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.kafka
@@ -29,7 +30,7 @@ CLIENT = Confluent()
 @contextmanager
 def ours(directory: Path) -> Iterator[str]:
     """A node of ours on the directory, and its address."""
-    with Cluster(1, directory) as cluster:
+    with Cluster(1, directory, settings=STEADY) as cluster:
         yield cluster.bootstrap
 
 
@@ -46,7 +47,7 @@ def apache_kafka(directory: Path, **overrides: str) -> Iterator[str]:
         ) as node,
     ):
         has_logs = any(Path(settings["log.dirs"]).glob("*-0"))
-        eventually(lambda: leads(node.bootstrap, has_logs), what="Kafka leads what is on its disk")
+        eventually(lambda: leads(node.bootstrap, has_logs), within_s=240, what="Kafka leads")
         yield node.bootstrap
 
 

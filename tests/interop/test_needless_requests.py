@@ -86,5 +86,6 @@ def test_a_cluster_in_which_no_group_was_ever_used_lists_none(
     assert {admin.name: admin.groups(running.bootstrap) for admin in admins} == {
         admin.name: set() for admin in admins
     }
-    assert main(["groups", "list", "--bootstrap", running.bootstrap]) == 0
+    at = ("--bootstrap", running.bootstrap, "--timeout-ms", "60000")
+    assert main(["groups", "list", *at]) == 0
     assert capsys.readouterr().err == ""

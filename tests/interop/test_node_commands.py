@@ -265,6 +265,7 @@ def test_coordinators_are_listed_with_who_stands_by(
     shell: Command, filled_up: str
 ) -> None:  # fmt: skip
     group = f"{filled_up}-readers"
+    eventually(lambda: is_kept(shell, group), what="who coordinates since the fill has loaded it")
     parts = shell.json("coordinators", "list", "--groups")
     assert [(one["topic"], one["partition"]) for one in parts] == [
         (OFFSETS, number) for number in range(6)
@@ -289,6 +290,13 @@ def test_coordinators_are_listed_with_who_stands_by(
         assert all(isinstance(behind, int) for behind in told)
     shown = shell("coordinators", "list", "--groups").decode()
     assert "COORDINATOR  PARTITIONS  KEPT" in shown
+
+
+def is_kept(shell: Command, group: str) -> bool:
+    """Its coordinator knows it; Apache Kafka's nodes do not tell how they stand to a partition."""
+    (kept,) = shell.json("coordinators", "list", "--group", group)
+    stands = kept["standing"] is None or kept["standing"] == "owned"
+    return stands and bool(kept["kept"]) and all(one["in_sync"] for one in kept["standbys"])
 
 
 def test_a_group_is_coordinated_elsewhere_and_keeps_its_offsets(

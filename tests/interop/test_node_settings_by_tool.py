@@ -8,11 +8,12 @@ import pytest
 
 from barnabas.console.development.cluster import Cluster
 from tests.harness.kafka_tools import CONFIGS, Tool
+from tests.harness.steady_settings import STEADY
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(1) as running:
+    with Cluster(1, settings=STEADY) as running:
         yield running
 
 

@@ -36,7 +36,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 async def dial(node: ServerProcess) -> Connection:
-    return await Connection.open(LOOPBACK, node.port, client_id="tests", timeout_ms=30_000)
+    return await Connection.open(LOOPBACK, node.port, client_id="tests", timeout_ms=120_000)
 
 
 async def test_kafka_tells_these_settings_with_these_defaults(kafka: ServerProcess) -> None:
@@ -87,7 +87,7 @@ async def test_kafka_lets_all_nodes_have_what_we_let_all_nodes_have(kafka: Serve
             answer = (await connection.request(request)).responses[0]
             return answer.error_message if answer.error_code else None
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             for name, (_, default, scope) in KAFKA.items():
                 if scope is None or default is None:
                     continue  # null cannot be set, and Kafka reads the value first

@@ -27,7 +27,7 @@ from barnabas.console.development.cluster import Cluster
 
 NODES = 3
 PARTITIONS = 3
-WAIT_S = 120.0
+WAIT_S = 240.0
 SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "min.insync.replicas": "2",

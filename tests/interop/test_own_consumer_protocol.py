@@ -31,7 +31,7 @@ from tests.harness.deployments import Deployment
 __all__ = ["consumer_groups"]
 
 FROM_START: Final = {"auto.offset.reset": "earliest"}
-SOON_S: Final = 90.0
+SOON_S: Final = 240.0
 _NUMBERS = count()
 
 

@@ -27,6 +27,7 @@ from barnabas.client import (
     ConsumerConfig,
     NewTopic,
     Producer,
+    ProducerConfig,
     ProducerFenced,
     TopicPartition,
 )
@@ -38,11 +39,11 @@ __all__ = ["transactional"]
 
 PARTITIONS: Final = 4
 RECORDS: Final = 4_000
-WAIT_S: Final = 90.0
+WAIT_S: Final = 240.0
 CONFIG = ConsumerConfig(
     auto_offset_reset="earliest",
     heartbeat_interval_ms=200,
-    session_timeout_ms=6_000,
+    session_timeout_ms=30_000,
     auto_commit=False,
 )
 
@@ -131,9 +132,12 @@ class Copying:
         settings = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
         found: dict[int, list[int]] = defaultdict(list)
         async with Consumer(self.bootstrap, self.target, config=settings) as reader:
-            while (batch := await reader.next_batch(timeout_s=3)) is not None:
+            while sum(map(len, found.values())) < expected:
+                batch = await reader.next_batch(timeout_s=WAIT_S)
+                assert batch is not None, f"{sum(map(len, found.values()))} of {expected}"
                 for record in batch:
                     found[record.partition].append(int(record.value))
+            assert await reader.next_batch(timeout_s=1.0) is None
         assert sum(map(len, found.values())) == expected
         return found
 
@@ -217,7 +221,7 @@ class LibrdkafkaMember(threading.Thread):
                 "group.id": self._job.group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 6_000,
+                "session.timeout.ms": 30_000,
                 "heartbeat.interval.ms": 200,
                 "partition.assignment.strategy": "range",
             }
@@ -316,13 +320,16 @@ async def test_a_member_that_is_silent_for_too_long_copies_nothing_twice(job: Co
     quick = ConsumerConfig(
         auto_offset_reset="earliest",
         heartbeat_interval_ms=100,
-        session_timeout_ms=6_000,
+        session_timeout_ms=30_000,
         max_poll_interval_ms=500,
         auto_commit=False,
     )
+    lasting = ProducerConfig(  # or its coordinator would end it, and fence it, before it goes on
+        transactional_id=f"{job.group}-silent", transaction_timeout_ms=600_000
+    )
     async with (
         Consumer(job.bootstrap, job.source, group=job.group, config=quick) as consumer,
-        Producer(job.bootstrap, transactional_id=f"{job.group}-silent") as producer,
+        Producer(job.bootstrap, lasting) as producer,
     ):
         batch = await consumer.next_batch(25, timeout_s=WAIT_S)
         assert batch is not None

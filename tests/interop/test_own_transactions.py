@@ -38,12 +38,14 @@ from tests.harness.waiting import eventually
 __all__ = ["transactional"]
 
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 COMMITTED = {
     "isolation.level": "read_committed",
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,
 }
+TOO_LONG_MS = 5_000
+"""Long enough for a first record to be written, on a busy machine too."""
 UNCOMMITTED = {"auto.offset.reset": "earliest", "enable.auto.commit": False}
 
 
@@ -299,7 +301,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
     bootstrap: str, topic: str, name: str
 ) -> None:
     """And a new producer of the id goes on."""
-    config = ProducerConfig(transactional_id=name, transaction_timeout_ms=500)
+    config = ProducerConfig(transactional_id=name, transaction_timeout_ms=TOO_LONG_MS)
     slow = Producer(bootstrap, config)
     await slow.start()
     slow.begin()
@@ -308,7 +310,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
     with pytest.raises(ProducerFenced):
         await slow.commit()
     await slow.close()
-    async with Producer(bootstrap, config) as heir:
+    async with Producer(bootstrap, transactional_id=name) as heir:
         await commit(heir, topic, "kept")
     await await_end(bootstrap, topic, 4)
     assert await read(bootstrap, topic, 4, COMMITTED) == ["kept"]

@@ -20,6 +20,7 @@ from barnabas.client import (
     KafkaError,
     NewTopic,
     Producer,
+    ProducerConfig,
     TopicPartition,
 )
 from barnabas.client.cluster import GROUP, TRANSACTION
@@ -28,7 +29,7 @@ from barnabas.console.development.cluster import Cluster
 from tests.harness.kafka_peers import Tree
 
 NODES: Final = 3
-WAIT_S: Final = 90.0
+WAIT_S: Final = 240.0
 SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "transaction.state.log.min.isr": "2",
@@ -147,7 +148,10 @@ async def test_a_node_that_is_killed_changes_no_transaction(
     async with Admin.of(nodes.bootstrap) as admin:
         topic = NewTopic(name=work.topic, partitions=1, replication_factor=NODES)
         await admin.create_topics([topic])
-    async with Producer(nodes.bootstrap, transactional_id=work.id) as producer:
+    lasting = ProducerConfig(  # no coordinator ends one because a node is slow to come back
+        transactional_id=work.id, transaction_timeout_ms=600_000, delivery_timeout_ms=240_000
+    )
+    async with Producer(nodes.bootstrap, lasting) as producer:
         for number, step in enumerate(STEPS):
             await work.transaction(producer, number, role, step)
     await work.verify()

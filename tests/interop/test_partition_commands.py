@@ -135,8 +135,9 @@ def test_one_node_takes_the_place_of_another(
 def test_a_throttle_bounds_a_move_which_is_shown_waited_for_and_called_off(
     command: Command, cluster: Deployment, orders: str
 ) -> None:
-    large = [Sent(b"x" * 100_000, partition=number % 2) for number in range(80)]
-    Own().produce(cluster.bootstrap, orders, large)  # more than one fetch brings
+    # At a byte a second a fetch comes every eleven seconds: twenty are more than this test takes.
+    large = [Sent(b"x" * 400_000, partition=number % 2) for number in range(80)]
+    Own().produce(cluster.bootstrap, orders, large)
     begin = ("--replicas", "3,2", "--throttle", "1", "--wait", "0", "--execute")
     command("partitions", "move", orders, *begin, code=1)
     assert "2 moves go on and its throttle stays" in command.told

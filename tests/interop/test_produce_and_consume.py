@@ -226,5 +226,5 @@ def test_what_is_written_into_an_open_pipe_is_sent_and_read_at_once(
             assert reader.stdout.readline() == word
         for process in (reader, writer):
             os.kill(process.pid, signal.SIGINT)
-        assert reader.wait(60) == 130
-        assert writer.wait(60) == 130
+        assert reader.wait(240) == 130
+        assert writer.wait(240) == 130

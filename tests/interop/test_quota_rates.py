@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.console.development.cluster import Cluster
 from tests.harness.kafka_tools import CONFIGS, TOPICS, Tool
+from tests.harness.steady_settings import STEADY
 
 BOUND: Final = 1_000_000
 VALUE: Final = bytes(1000)
@@ -29,7 +30,7 @@ WAIT_S: Final = 240.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(1) as running:
+    with Cluster(1, settings=STEADY) as running:
         yield running
 
 

@@ -15,6 +15,7 @@ from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from tests.harness.committed_readers import READERS, Reader, Row
 from tests.harness.deployments import is_apache_kafka
+from tests.harness.steady_settings import STEADY
 from tests.harness.znodes import session
 from tests.records.vectors import GOLDEN
 
@@ -43,7 +44,7 @@ def restore(directory: Path) -> None:
 def taken_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("taken-over")
     restore(directory)
-    with Cluster(1, directory) as cluster:
+    with Cluster(1, directory, settings=STEADY) as cluster:
         yield cluster
 
 

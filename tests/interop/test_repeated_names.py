@@ -21,7 +21,6 @@ from barnabas.protocol.messages import (
     delete_records,
     describe_producers,
     fetch,
-    find_coordinator,
     incremental_alter_configs,
     list_offsets,
     metadata,
@@ -29,6 +28,7 @@ from barnabas.protocol.messages import (
     offset_delete,
     offset_fetch,
 )
+from tests.harness import coordinators
 from tests.harness.deployments import Deployment, create_topic, is_apache_kafka
 from tests.harness.own_client import Own
 from tests.harness.raw_connection import Address
@@ -67,11 +67,8 @@ def leader(cluster: Deployment, topic: str) -> Address:
 
 
 def coordinator(address: Address, group: str) -> Address:
-    request = find_coordinator.FindCoordinatorRequest(key=group)
-    answer = ask(address, request, 0)
-    while answer.error_code == 15:  # the offsets topic is new
-        answer = ask(address, request, 0)
-    return answer.host, answer.port
+    """Which has loaded the group, also where the offsets topic is new."""
+    return coordinators.coordinator([address], group)
 
 
 def commit(group: str, *entries: tuple[str, int, int], **more: Any) -> Any:

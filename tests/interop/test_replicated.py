@@ -56,7 +56,7 @@ def restart(node: NodeProcess) -> None:
 def create(cluster: Cluster, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     wanted = NewTopic(topic, PARTITIONS, config={"min.insync.replicas": "2"})
-    admin.create_topics([wanted])[topic].result(30)
+    admin.create_topics([wanted])[topic].result(120)
     eventually(lambda: is_in_sync(cluster, topic, PARTITIONS), what="all in sync")
 
 
@@ -68,17 +68,17 @@ def test_nothing_acknowledged_is_lost_when_leaders_are_killed_one_after_the_othe
         IdempotentProducer(nodes.bootstrap, topic, PARTITIONS) as producer,
         PatientCommitter(nodes.bootstrap, topic, group) as committer,
     ):
-        eventually(lambda: committer.acknowledged > 20, within_s=120)
-        eventually(lambda: is_in_sync(nodes, OFFSETS, 5), within_s=120)
+        eventually(lambda: committer.acknowledged > 20, within_s=240)
+        eventually(lambda: is_in_sync(nodes, OFFSETS, 5), within_s=240)
         for number in range(ROUNDS):
             written, committed = len(producer.acknowledged), committer.acknowledged
             victim = leader(nodes, topic, number % PARTITIONS)
             victim.kill()
-            eventually(lambda: len(producer.acknowledged) > written + 500, within_s=120)  # noqa: B023
-            eventually(lambda: committer.acknowledged > committed + 20, within_s=120)  # noqa: B023
+            eventually(lambda: len(producer.acknowledged) > written + 500, within_s=240)  # noqa: B023
+            eventually(lambda: committer.acknowledged > committed + 20, within_s=240)  # noqa: B023
             restart(victim)
-            eventually(lambda: is_in_sync(nodes, topic, PARTITIONS), within_s=120)
-            eventually(lambda: is_in_sync(nodes, OFFSETS, 5), within_s=120)
+            eventually(lambda: is_in_sync(nodes, topic, PARTITIONS), within_s=240)
+            eventually(lambda: is_in_sync(nodes, OFFSETS, 5), within_s=240)
     assert producer.refused == []
     library = Confluent()
     found = library.read(nodes.bootstrap, topic, dict.fromkeys(range(PARTITIONS), "beginning"))

@@ -9,11 +9,12 @@ import pytest
 from barnabas.broker.net.request_order import CLASSES
 from tests.harness.deployments import Deployment, KafkaCluster, OwnCluster
 from tests.harness.request_pairs import REQUESTS, SETTINGS, everything, golden
+from tests.harness.steady_settings import STEADY
 
 
 @pytest.fixture(scope="module")
 def one_node() -> Iterator[Deployment]:
-    running = OwnCluster(1, SETTINGS)
+    running = OwnCluster(1, {**STEADY, **SETTINGS})
     yield running
     running.stop()
 

@@ -34,7 +34,7 @@ from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 TOPIC: Final = "orders"
-WAIT_S: Final = 60.0
+WAIT_S: Final = 180.0
 USERS: Final = ("root", "alice", "bob")
 
 
@@ -106,7 +106,7 @@ def allow(address: str, name: str, kind: ResourceType, *operations: Operation) -
 def sent(address: str, name: str) -> int | None:
     """The code that a record of this user was refused with; None when it was written."""
     outcome: list[Any] = []
-    producer = Producer(login(address, name, **{"message.timeout.ms": 20_000}))
+    producer = Producer(login(address, name, **{"message.timeout.ms": 120_000}))
     producer.produce(TOPIC, b"value", on_delivery=lambda error, _: outcome.append(error))
     producer.flush(WAIT_S)
     return None if outcome[0] is None else int(outcome[0].code())

@@ -209,6 +209,8 @@ def assert_has_none(told: Told, data: bytes, *, but: tuple[str, ...] = ()) -> No
 
 def test_no_log_has_a_secret(told: Told) -> None:
     """Whom somebody wanted to be is told: a name is no secret, a mechanism neither."""
+    changes = told.directory / "audit.log"  # written behind the answers, by a thread
+    eventually(lambda: b'"event":"change"' in changes.read_bytes(), what="the audit of a change")
     log, audit = ((told.directory / name).read_bytes() for name in ("node.log", "audit.log"))
     assert b" D " in log, "at DEBUG"
     assert b"Traceback" not in log

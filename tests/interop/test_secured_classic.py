@@ -70,6 +70,7 @@ def settings(cluster: SecuredCluster, how: str, group: str, **more: str) -> Sett
         "auto.offset.reset": "smallest",
         "rebalance.max.retries": "1",
         "zookeeper.session.timeout.ms": "10000",
+        "zookeeper.connection.timeout.ms": "60000",
         **{key.replace("_", "."): value for key, value in more.items()},
     }
 
@@ -87,7 +88,10 @@ EXPECTED: Final = sorted(b"%d" % number for number in range(RECORDS))
 async def test_a_group_is_read_and_its_offsets_are_stored_where_it_says(
     cluster: SecuredCluster, how: str, storage: str
 ) -> None:
-    given = settings(cluster, how, f"{GROUP}-{how}-{storage}", offsets_storage=storage)
+    given = settings(
+        cluster, how, f"{GROUP}-{how}-{storage}", offsets_storage=storage,
+        rebalance_max_retries="30", auto_commit_enable="false",
+    )  # fmt: skip
     async with ConsumerConnector(given) as connector:
         streams = await connector.create_message_streams({TOPIC: 1})
         assert await values(streams[TOPIC][0], RECORDS) == EXPECTED
@@ -107,7 +111,7 @@ async def test_two_members_share_partitions_and_one_takes_over(cluster: SecuredC
         async with ConsumerConnector(given) as second:
             await second.create_message_streams({TOPIC: 1})
             await _until_owned(first, 1)
-            assert len(second.owned) == 1
+            await _until_owned(second, 1)
         await _until_owned(first, 2)
 
 
@@ -152,7 +156,10 @@ async def test_who_brokers_refuse_is_told_why(
 
 
 async def test_a_listener_may_be_named(cluster: SecuredCluster) -> None:
-    given = settings(cluster, "login", f"{GROUP}-named", broker_listener_name="USERS")
+    given = settings(
+        cluster, "login", f"{GROUP}-named", broker_listener_name="USERS",
+        rebalance_max_retries="30",
+    )  # fmt: skip
     async with ConsumerConnector(given) as connector:
         streams = await connector.create_message_streams({TOPIC: 1})
         assert await values(streams[TOPIC][0], RECORDS) == EXPECTED

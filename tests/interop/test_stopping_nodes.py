@@ -29,6 +29,7 @@ from barnabas.protocol.zookeeper.znodes import (
 from tests.harness import znodes
 from tests.harness.confluent_client import Confluent
 from tests.harness.coordinators import coordinator
+from tests.harness.deployments import await_leaders_at
 from tests.harness.raw_calls import (
     NO_ERROR,
     NOT_COORDINATOR,
@@ -38,8 +39,9 @@ from tests.harness.raw_calls import (
 )
 from tests.harness.raw_connection import Closed, RawConnection, addresses_of
 from tests.harness.records import Sent, numbered
+from tests.harness.steady_settings import STEADY
 from tests.harness.traffic import Activity, IdempotentProducer
-from tests.harness.waiting import eventually
+from tests.harness.waiting import await_process_end, eventually
 
 NODES = 3
 PARTITIONS = 3
@@ -50,15 +52,31 @@ WAIT_S = 60.0
 
 @pytest.fixture
 def nodes() -> Iterator[Cluster]:
+    """Of which none is taken for dead that only has to wait for a core."""
+    with Cluster(NODES, settings=STEADY) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def quick_nodes() -> Iterator[Cluster]:
+    """With the limits that ``barnabas up`` has."""
     with Cluster(NODES) as cluster:
         yield cluster
 
 
 def create(cluster: Cluster, topic: str, partitions: int = PARTITIONS, factor: int = NODES) -> None:
-    """Create a topic and wait until all its replicas are in sync."""
+    """Create a topic, with all its replicas in sync, and wait until every node knows it."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     wanted = NewTopic(topic, partitions, replication_factor=factor)
     admin.create_topics([wanted])[topic].result(WAIT_S)
+    await_leaders_at(addresses_of(cluster.bootstrap), topic, partitions)
+
+
+def stop(node: NodeProcess) -> None:
+    """In order, in its own time: a node that is killed on the way there says nothing to others."""
+    node.ask_to_stop()
+    await_process_end(node.pid)
+    node.wait_stopped()
 
 
 def state(cluster: Cluster, topic: str, partition: int) -> PartitionState:
@@ -116,22 +134,24 @@ def test_a_node_that_stops_in_order_costs_no_send_and_leaves_nothing_leaderless(
     ):
         for node in nodes.nodes:
             written = len(producer.acknowledged)
-            node.ask_to_stop()
-            node.wait_stopped()
-            eventually(lambda: len(producer.acknowledged) > written + 100, within_s=120)  # noqa: B023
+            stop(node)
+            eventually(lambda: len(producer.acknowledged) > written + 100, within_s=240)  # noqa: B023
             node.spawn()
             node.let_serve()
             node.wait_ready()
-            eventually(lambda: is_whole(nodes, topic), within_s=120, what="all in sync again")
+            eventually(lambda: is_whole(nodes, topic), within_s=240, what="all in sync again")
     assert producer.refused == []
     assert watch.polls > 0
     assert watch.leaderless == []
 
 
-def test_nodes_stop_in_order_while_zookeeper_answers_nothing(nodes: Cluster, topic: str) -> None:
+def test_nodes_stop_in_order_while_zookeeper_answers_nothing(
+    quick_nodes: Cluster, topic: str
+) -> None:
     """docs/spec/cluster.md §6 pitfall 23: nothing on the way to the end waits for ZooKeeper without
     a limit.
     """
+    nodes = quick_nodes
     create(nodes, topic)
     Confluent().produce(nodes.bootstrap, topic, numbered(0, 100))
     assert nodes.zookeeper_pid is not None
@@ -140,7 +160,8 @@ def test_nodes_stop_in_order_while_zookeeper_answers_nothing(nodes: Cluster, top
         for node in nodes.nodes:
             node.ask_to_stop()
         for node in nodes.nodes:
-            node.wait_stopped()  # which kills, and that would be seen in the exit code
+            await_process_end(node.pid)
+            node.wait_stopped()
     finally:
         os.kill(nodes.zookeeper_pid, signal.SIGCONT)
     assert [node.exit_code for node in nodes.nodes] == [0] * NODES
@@ -205,7 +226,7 @@ def test_a_node_that_slept_names_itself_as_coordinator_only_once_it_is_one(
         finally:
             slept.resume()
         before = lookups.named_others
-        eventually(lambda: is_whole(nodes, topic), within_s=120, what="all in sync again")
+        eventually(lambda: is_whole(nodes, topic), within_s=240, what="all in sync again")
         eventually(lambda: lookups.named_others > before + len(groups), what="it names others")
     assert NOT_COORDINATOR not in lookups.answered_by_itself
 
@@ -235,7 +256,7 @@ def test_a_controller_that_slept_through_the_election_of_another_rules_no_more(
     finally:
         first.resume()
     eventually(lambda: known_controller(first) == second_id, what="the old one knows it, too")
-    eventually(lambda: is_whole(nodes, topic), within_s=120, what="all in sync again")
+    eventually(lambda: is_whole(nodes, topic), within_s=240, what="all in sync again")
     assert (controller(nodes), epoch(nodes)) == (second, before + 1)
     assert all(
         state(nodes, topic, index).controller_epoch <= before + 1 for index in range(PARTITIONS)
@@ -291,5 +312,7 @@ def test_a_topic_with_a_replica_on_a_dead_node_is_deleted_when_the_node_is_back(
         dead.spawn()
         dead.let_serve()
         dead.wait_ready()
-        eventually(lambda: not client.get_children(DELETE_TOPICS), what="the topic is gone")
+        eventually(
+            lambda: not client.get_children(DELETE_TOPICS), within_s=240, what="the topic is gone"
+        )
         assert topic not in client.get_children("/brokers/topics")

@@ -32,6 +32,7 @@ from tests.harness.java_tools import CONSUMER, JavaTools
 from tests.harness.kafka_python_client import FRESH, KafkaConsumer, KafkaProducer, KafkaPythonError
 from tests.harness.refused_sockets import collect_refused_sockets
 from tests.harness.running_nodes import running
+from tests.harness.steady_settings import STEADY
 from tests.harness.tls_files import PASSWORD, USER, TlsFiles
 
 COUNT: Final = 20
@@ -62,6 +63,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     names = ("PLAINTEXT", "SSL", "MUTUAL", "LOGIN", "ELSEWHERE")
     listeners = dict(zip(names, ports, strict=True))
     settings = {
+        **STEADY,
         "port": str(ports[0]),
         "listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in listeners.items()),
         "listener.security.protocol.map": (
@@ -327,7 +329,7 @@ def test_the_java_client_speaks_tls(
     found = java.run(
         CONSUMER,
         *("--bootstrap-server", address, "--topic", topic, "--consumer.config", str(file)),
-        *("--from-beginning", "--max-messages", str(COUNT), "--timeout-ms", "60000"),
+        *("--from-beginning", "--max-messages", str(COUNT), "--timeout-ms", "120000"),
     )
     assert found.split("\n")[:COUNT] == text.split("\n")
 

@@ -76,7 +76,7 @@ def test_replication_goes_on_over_tls_while_certificates_are_renewed_and_a_node_
         for node in cluster.nodes:
             log = node.log
             eventually(
-                lambda log=log: log.read_text().count("loaded certificate") == 2,  # type: ignore[misc]
+                lambda log=log: log.read_text().count("loaded certificate") >= 2,  # type: ignore[misc]
                 within_s=WAIT_S,
                 what=f"the new certificate of node {node.id}",
             )
@@ -101,4 +101,7 @@ def test_replication_goes_on_over_tls_while_certificates_are_renewed_and_a_node_
             )
             with pytest.raises(KafkaError):
                 asks(address, user)
-            assert "is none of cluster.node.principals" in cluster.node(1).log.read_text()
+            eventually(
+                lambda: "is none of cluster.node.principals" in cluster.node(1).log.read_text(),
+                what="the node says why",
+            )

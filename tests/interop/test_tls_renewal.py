@@ -25,6 +25,7 @@ from tests.harness.certificates import DAY, PASSWORD, der
 from tests.harness.own_client import Own
 from tests.harness.running_nodes import running
 from tests.harness.steady_load import SteadyLoad
+from tests.harness.steady_settings import STEADY
 from tests.harness.tls_files import TlsFiles
 from tests.harness.waiting import eventually
 
@@ -47,6 +48,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     files = TlsFiles(directory)
     plain, encrypted = free_ports(2)
     settings = {
+        **STEADY,
         "port": str(plain),
         "listeners": f"PLAINTEXT://{LOOPBACK}:{plain},SSL://{LOOPBACK}:{encrypted}",
         **files.server(),

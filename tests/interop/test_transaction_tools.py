@@ -27,6 +27,7 @@ from tests.harness.raw_transactions import (
     leader_of,
     transactional_batch,
 )
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.kafka
@@ -37,6 +38,7 @@ STRANGER = 4_711
 AGE_MS = 1_555_000
 """25 minutes and 55 seconds."""
 SERVER = {
+    **STEADY,
     "log.retention.ms": "-1",  # or the records, which are dated back, would go
     # Data behind its marker, which is what hangs, would be refused else (KIP-890).
     "transaction.partition.verification.enable": "false",

@@ -6,6 +6,7 @@ Source: docs/spec/transactions.md §1.1 and §2, checks T1.1, T1.2 and T10.1.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, Protocol
@@ -23,13 +24,14 @@ from tests.harness.confluent_client import Confluent
 from tests.harness.deployments import Deployment, OwnCluster, create_topic, is_apache_kafka
 from tests.harness.fixtures import Deploy
 from tests.harness.raw_calls import find_transaction_coordinator
-from tests.harness.raw_connection import RawConnection
+from tests.harness.raw_connection import Closed, RawConnection
 from tests.harness.refused_sockets import collect_refused_sockets
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 LOG = "__transaction_state"
 COORDINATOR_NOT_AVAILABLE = 15
-WITHIN_S = 60
+WITHIN_S = 240
 FIVE_SETTINGS = {
     "cleanup.policy": "compact",
     "compression.type": "uncompressed",
@@ -98,6 +100,7 @@ class KafkaPythonProducer:
             bootstrap_servers=bootstrap,
             transactional_id=transactional_id,
             transaction_timeout_ms=300_000,
+            max_block_ms=240_000,
         )
         self._producer.init_transactions()
 
@@ -123,7 +126,7 @@ PRODUCERS = (ConfluentProducer, KafkaPythonProducer)
 @pytest.fixture(scope="module", params=[1, 3], ids=["one-node", "three-nodes"])
 def running(request: pytest.FixtureRequest) -> Iterator[Deployment]:
     """Of each size one cluster for all tests that do no harm."""
-    cluster = OwnCluster(request.param)
+    cluster = OwnCluster(request.param, STEADY)
     yield cluster
     cluster.stop()
 
@@ -279,16 +282,18 @@ def serve_again(node: NodeProcess) -> None:
 
 def kill_coordinator(cluster: OwnCluster, transactional_id: str) -> int:
     """kill -9 of the node that coordinates the id; which one it was."""
-    for address in cluster.addresses:
-        try:
-            with RawConnection(address) as link:
+
+    def ask() -> int | None:
+        """Its port; None while nobody knows it, after the coordinator before it was killed."""
+        for address in cluster.addresses:
+            with contextlib.suppress(OSError, Closed), RawConnection(address) as link:
                 found = find_transaction_coordinator(link, transactional_id)
-        except OSError:
-            continue
-        if not found.error:
-            break
-    else:
-        raise AssertionError("no coordinator")
-    index = [port for _, port in cluster.addresses].index(found.port)
+                if not found.error:
+                    return found.port
+        return None
+
+    port = eventually(ask, within_s=WITHIN_S, what="a coordinator")
+    assert port is not None
+    index = [known for _, known in cluster.addresses].index(port)
     cluster.nodes[index].kill()
     return index

@@ -13,6 +13,7 @@ from barnabas.console.development.java import find_java
 from benchmarks.apache_kafka import class_path
 from tests.harness.committed_readers import READERS, Row
 from tests.harness.confluent_client import Confluent
+from tests.harness.kafka_tools import RUN_S
 from tests.harness.needs import apache_kafka_jars
 from tests.harness.records import Sent
 from tests.harness.waiting import eventually
@@ -20,7 +21,7 @@ from tests.interop.test_log_handover import apache_kafka, ours
 
 pytestmark = pytest.mark.kafka
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 CLIENT = Confluent()
 
@@ -75,7 +76,7 @@ def described(bootstrap: str, topic: str, folder: Path) -> list[list[str]]:
     command += ["-cp", class_path(apache_kafka_jars()), TOOL]
     command += ["--bootstrap-server", bootstrap, "describe-producers"]
     command += ["--topic", topic, "--partition", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
     heading = next(index for index, line in enumerate(lines) if line[0] == "ProducerId")

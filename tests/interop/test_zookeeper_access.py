@@ -25,7 +25,9 @@ from benchmarks.barnabas_node import barnabas_node
 from benchmarks.server_process import ServerProcess
 from tests.harness import znodes
 from tests.harness.confluent_client import Confluent
+from tests.harness.deployments import await_complete, await_leaders_at
 from tests.harness.own_client import Own
+from tests.harness.raw_connection import addresses_of
 from tests.harness.records import numbered
 from tests.harness.secured_zookeeper import jaas_file, login_settings
 from tests.harness.steady_load import SteadyLoad
@@ -39,6 +41,9 @@ RECORDS: Final = 100
 CHROOT: Final = "/cluster"
 SECRET: Final = {"cluster.secret": "a secret of these tests"}
 OWNED: Final = {**login_settings(), "zookeeper.set.acl": "true"}
+TICK_MS: Final = 2_000
+LONG_SESSION: Final = {"zookeeper.session.timeout.ms": "40000"}
+"""Twenty ticks: what a killed node registered is there still when it is back, however slowly."""
 
 
 class Nodes:
@@ -82,6 +87,14 @@ class Nodes:
         self.running.pop(number).stop()
         self.start(number, settings)
 
+    def await_complete(self) -> None:
+        """Return when every node knows all: a controller hears of who is registered a bit later."""
+        count = len(self._ports)
+        eventually(
+            lambda: len(znodes.registered_brokers(self.zookeeper)) == count, within_s=START_S
+        )
+        await_complete(addresses_of(self.bootstrap))
+
     def stop(self) -> None:
         for node in self.running.values():
             node.stop()
@@ -90,7 +103,7 @@ class Nodes:
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
     security = ZooKeeperSecurity(jaas=jaas_file(tmp_path_factory.mktemp("jaas")))
-    with EmbeddedZooKeeper(security=security) as server:
+    with EmbeddedZooKeeper(tick_ms=TICK_MS, security=security) as server:
         yield server
 
 
@@ -101,11 +114,8 @@ def owned(
     nodes = Nodes(tmp_path_factory.mktemp("owned"), zookeeper.hosts + CHROOT, 2)
     try:
         for number in (1, 2):
-            nodes.start(number, OWNED)
-        eventually(
-            lambda: len(znodes.registered_brokers(nodes.zookeeper)) == 2,
-            within_s=START_S,
-        )
+            nodes.start(number, {**OWNED, **LONG_SESSION})
+        nodes.await_complete()
         yield nodes
     finally:
         nodes.stop()
@@ -144,7 +154,7 @@ def test_records_and_offsets_survive_kill_9_and_the_registration_does_not_wait_f
     before = library.committed(owned.bootstrap, group)
     killed = owned.running.pop(1)
     killed.kill()
-    owned.start(1, OWNED)
+    owned.start(1, {**OWNED, **LONG_SESSION})
     log = owned.directory / "1" / "node.log"
     eventually(
         lambda: "removed a registration of a former life" in log.read_text(), within_s=START_S
@@ -154,6 +164,8 @@ def test_records_and_offsets_survive_kill_9_and_the_registration_does_not_wait_f
         within_s=START_S,
         what="the same offsets",
     )
+    owned.await_complete()
+    await_leaders_at(addresses_of(owned.bootstrap), topic, 2)
     library.produce(owned.bootstrap, topic, numbered(RECORDS, RECORDS))
 
 
@@ -169,6 +181,7 @@ async def test_a_classic_consumer_that_is_nobody_to_zookeeper_reads_and_commits_
         zookeeper_session_timeout_ms=10_000,
         group_id=group,
         auto_offset_reset="smallest",
+        zookeeper_connection_timeout_ms=60_000,
         rebalance_backoff_ms=1_000,
         rebalance_max_retries=60,
         offsets_storage="zookeeper",
@@ -200,7 +213,7 @@ def znode_command(nodes: Nodes, config: Path, command: str) -> None:
         + f"zookeeper.connect={nodes.zookeeper}\n"
     )
     words = ["zookeeper", command, "--execute", "--command-config", str(config)]
-    assert main(words) == 0
+    assert main([*words, "--timeout-ms", "120000"]) == 0
 
 
 def test_nodes_whose_znodes_another_identity_took_say_so_and_go_on_serving_what_they_lead(
@@ -211,10 +224,7 @@ def test_nodes_whose_znodes_another_identity_took_say_so_and_go_on_serving_what_
     try:
         for number in (1, 2):
             nodes.start(number, {})
-        eventually(
-            lambda: len(znodes.registered_brokers(nodes.zookeeper)) == 2,
-            within_s=START_S,
-        )
+        nodes.await_complete()
         Own().create_topic(nodes.bootstrap, topic, 1, 2)
         load = SteadyLoad(nodes.bootstrap, topic)
         load.start()
@@ -232,7 +242,11 @@ def test_nodes_whose_znodes_another_identity_took_say_so_and_go_on_serving_what_
         sent = load.end()
         found = Own().read(nodes.bootstrap, topic, {0: 0})
         assert [record.value for record in found] == sent
-        assert "All nodes need one identity" in _log(nodes, 1) + _log(nodes, 2)
+        eventually(
+            lambda: "All nodes need one identity" in _log(nodes, 1) + _log(nodes, 2),
+            within_s=START_S,
+            what="the reason",
+        )
         znode_command(nodes, tmp_path / "tool.properties", "open")
         eventually(
             lambda: _creates(nodes, f"{topic}-3"), within_s=START_S, what="a controller again"
@@ -262,10 +276,7 @@ def test_ownership_is_switched_on_and_off_under_load_and_nothing_acknowledged_is
     try:
         for number in (1, 2, 3):
             nodes.start(number, {})
-        eventually(
-            lambda: len(znodes.registered_brokers(nodes.zookeeper)) == 3,
-            within_s=START_S,
-        )
+        nodes.await_complete()
         Own().create_topic(nodes.bootstrap, topic, 1, 3)
         load = SteadyLoad(nodes.bootstrap, topic)
         load.start()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from kazoo.exceptions import NoAuthError
 
@@ -62,6 +63,7 @@ def review(
     config.write_text("".join(f"{name}={text}\n" for name, text in login_settings().items()))
     capsys.readouterr()
     options = ("--zookeeper", tree, "--command-config", str(config), "--json")
+    options += ("--timeout-ms", "120000")
     assert main(["zookeeper", "secure", *options, *words]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
@@ -116,7 +118,10 @@ def test_a_node_of_kafka_and_one_of_ours_own_their_znodes_together(
 
 
 def _knows_both(bootstrap: str) -> bool:
-    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60)
+    try:
+        found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60)
+    except KafkaException:  # it listens, and does not answer yet
+        return False
     return sorted(found.brokers) == [1, 2]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness.confluent_client import Confluent
+from tests.harness.coordinators import coordinator
 from tests.harness.deployments import Deployment, create_topic
 from tests.harness.raw_calls import (
     NO_ERROR,
@@ -15,10 +16,8 @@ from tests.harness.raw_calls import (
     Fetched,
     commit_offsets_to_zookeeper,
     fetch_offsets,
-    find_coordinator,
 )
 from tests.harness.raw_connection import RawConnection
-from tests.harness.waiting import eventually
 from tests.harness.znodes import data
 
 
@@ -69,9 +68,6 @@ def test_offsets_in_zookeeper_and_offsets_in_the_log_do_not_mix(
 ) -> None:
     with RawConnection(cluster.addresses[0]) as link:
         commit_offsets_to_zookeeper(link, group, made_topic, {0: 17})
-        eventually(lambda: find_coordinator(link, group).error == NO_ERROR)
-        coordinator = find_coordinator(link, group)
-    with RawConnection((coordinator.host, coordinator.port)) as link:
-        eventually(lambda: fetch_offsets(link, group, made_topic, [0])[1] == NO_ERROR)
+    with RawConnection(coordinator(cluster.addresses, group)) as link:
         found, _ = fetch_offsets(link, group, made_topic, [0])
     assert found == {0: Fetched(-1, "", NO_ERROR)}

@@ -18,6 +18,8 @@ from barnabas.protocol.zookeeper.znodes import BROKER_IDS, CONTROLLER
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness import znodes
 from tests.harness.confluent_client import Confluent
+from tests.harness.deployments import await_complete
+from tests.harness.raw_connection import addresses_of
 from tests.harness.records import numbered
 from tests.harness.waiting import eventually
 
@@ -47,19 +49,21 @@ def test_a_zookeeper_that_was_replaced_by_an_empty_one_is_told_and_survived(
     """There was one INFO line, "suspended"; then a controller of the empty tree was elected."""
     data, kept = tmp_path / "zookeeper", tmp_path / "kept"
     settings = {"zookeeper.session.timeout.ms": "3000"}
+    log = tmp_path / "node" / "node.log"
     with (
         EmbeddedZooKeeper(data) as zookeeper,
         barnabas_node(tmp_path / "node", zookeeper.hosts, settings=settings) as node,
     ):
-        eventually(lambda: "took over" in node.last_words(), within_s=120)
+        eventually(lambda: "took over" in log.read_text(), within_s=240)
+        await_complete(addresses_of(node.bootstrap))
         create(node.bootstrap, topic)
         Confluent().produce(node.bootstrap, topic, numbered(0, 10))
         zookeeper.kill()
         shutil.copytree(data, kept)
         shutil.rmtree(data / "version-2")
         zookeeper.restart()
-        eventually(lambda: WARNING in node.last_words(), within_s=120)
-        assert "missing znode: /cluster/id" in node.last_words()
+        eventually(lambda: WARNING in log.read_text(), within_s=240)
+        eventually(lambda: "missing znode: /cluster/id" in log.read_text())
         with znodes.session(zookeeper.hosts) as client:
             assert client.exists(CONTROLLER) is None
             assert client.exists(BROKER_IDS) is None
@@ -68,6 +72,6 @@ def test_a_zookeeper_that_was_replaced_by_an_empty_one_is_told_and_survived(
         shutil.rmtree(data / "version-2")
         shutil.copytree(kept / "version-2", data / "version-2")
         zookeeper.restart()
-        eventually(lambda: known(zookeeper.hosts) == ["1"], within_s=120)
+        eventually(lambda: known(zookeeper.hosts) == ["1"], within_s=240)
         Confluent().produce(node.bootstrap, topic, numbered(10, 10))
         assert len(Confluent().read(node.bootstrap, topic, BEGINNING)) == 20

@@ -14,12 +14,12 @@ from tests.interop.secured.scenarios import (
     COUNT,
     MORE,
     PATIENCE_S,
-    REFUSED_MS,
     Logged,
     Scenario,
     reason_in,
     run,
     values,
+    wait_ms,
 )
 
 logged = Logged("aiokafka")
@@ -35,7 +35,7 @@ def settings(scenario: Scenario) -> dict[str, Any]:
         "bootstrap_servers": scenario["bootstrap"],
         "security_protocol": scenario["protocol"],
         "ssl_context": context,
-        "request_timeout_ms": REFUSED_MS,
+        "request_timeout_ms": wait_ms(scenario),
     }
     if scenario["protocol"] == "SASL_SSL":
         made |= {

@@ -64,9 +64,9 @@ def sent(made: Any, scenario: Scenario, count: int, what: str) -> int:
 
 
 def produce(scenario: Scenario) -> int:
-    wait_ms = PATIENCE_S * 1000 if "read" in scenario["steps"] else REFUSED_MS
+    most_ms = PATIENCE_S * 1000 if "read" in scenario["steps"] else REFUSED_MS
     return sent(
-        Producer(settings(scenario, **{"message.timeout.ms": int(wait_ms)})),
+        Producer(settings(scenario, **{"message.timeout.ms": int(most_ms)})),
         scenario,
         COUNT,
         "plain",

@@ -19,6 +19,7 @@ from tests.interop.secured.scenarios import (
     run,
     until,
     values,
+    wait_ms,
 )
 
 logged = Logged("kafka")
@@ -40,7 +41,7 @@ def settings(scenario: Scenario) -> dict[str, Any]:
         "ssl_cafile": scenario["ca"],
         "ssl_certfile": scenario.get("cert"),
         "ssl_keyfile": scenario.get("key"),
-        BOUND: REFUSED_MS,
+        BOUND: wait_ms(scenario),
     }
     if scenario["protocol"] == "SASL_SSL":
         made |= {
@@ -52,10 +53,10 @@ def settings(scenario: Scenario) -> dict[str, Any]:
 
 
 def producer(scenario: Scenario, **more: Any) -> Any:
-    wait_ms = int(PATIENCE_S * 1000) if "read" in scenario["steps"] else REFUSED_MS
+    block_ms = int(PATIENCE_S * 1000) if "read" in scenario["steps"] else REFUSED_MS
     if "enable_idempotence" in KafkaProducer.DEFAULT_CONFIG and not more:
         more = {"enable_idempotence": False}  # so that the topic is what is asked for first
-    return KafkaProducer(**settings(scenario), max_block_ms=wait_ms, **more)
+    return KafkaProducer(**settings(scenario), max_block_ms=block_ms, **more)
 
 
 def sent(made: Any, scenario: Scenario, count: int, what: str) -> int:

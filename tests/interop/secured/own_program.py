@@ -25,6 +25,7 @@ from tests.interop.secured.scenarios import (
     run,
     until,
     values,
+    wait_ms,
 )
 
 
@@ -43,12 +44,12 @@ def config(scenario: Scenario) -> ClientConfig:
             "sasl_username": scenario["username"],
             "sasl_password": scenario["password"],
         }
-    wait_ms = PATIENCE_S * 1000 if "read" in scenario["steps"] else REFUSED_MS
-    return ClientConfig(**settings, api_timeout_ms=int(wait_ms))
+    api_ms = PATIENCE_S * 1000 if "read" in scenario["steps"] else REFUSED_MS
+    return ClientConfig(**settings, api_timeout_ms=int(api_ms))
 
 
 def produce(scenario: Scenario) -> int:
-    producing = ProducerConfig(delivery_timeout_ms=REFUSED_MS, enable_idempotence=False)
+    producing = ProducerConfig(delivery_timeout_ms=wait_ms(scenario), enable_idempotence=False)
     with SyncProducer(scenario["bootstrap"], producing, client=config(scenario)) as producer:
         for value in values(scenario, COUNT, "plain"):
             producer.send(scenario["topic"], value)

@@ -22,7 +22,7 @@ COUNT = 10
 """Records that are produced; so many are read."""
 MORE = 5
 """Records of a transaction."""
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 REFUSED_MS = 8_000
 """How long a client tries that can only be refused."""
 TLS = "TLS"
@@ -80,6 +80,11 @@ def reason_in(lines: Iterable[str], failure: Exception) -> str:
     return next(
         (code for code, words in _TOLD if any(word in text for word in words)), repr(failure)
     )
+
+
+def wait_ms(scenario: Scenario) -> int:
+    """How long a client may try: for as long as it takes where it is served."""
+    return int(PATIENCE_S * 1000) if "read again" in scenario["steps"] else REFUSED_MS
 
 
 def values(scenario: Scenario, count: int, what: str) -> list[bytes]:
