@@ -12,9 +12,12 @@ import pytest
 from barnabas.broker.coordination.coordinator_ports import CoordinatorTopics
 from barnabas.broker.handlers.acls import AclsHandler
 from barnabas.broker.handlers.describe_cluster import DescribeClusterHandler
+from barnabas.broker.handlers.describe_configs import inherited_sources
 from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.handlers.topics import TopicsHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
+from barnabas.broker.settings.node_config import load
 from barnabas.broker.storage.cooperative import at_once
 from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from barnabas.protocol.api import ApiKey
@@ -415,6 +418,28 @@ async def test_created_topics_are_answered_when_every_partition_is_led(
     assert settings["remote.storage.enable"] == ("false", 5)
     assert settings["local.retention.ms"] == ("-2", 5)
     assert settings["cleanup.policy"] == ("delete", 5)
+
+
+async def test_a_created_topic_tells_where_what_it_inherits_comes_from(
+    cluster: SmallCluster,
+) -> None:
+    """As DescribeConfigs does: the node's file, what was set at run time, or a default."""
+    node = await cluster.start(1)
+    await cluster.elected()
+    file = load({"zookeeper.connect": "z:1", "log.dirs": "d", "log.segment.bytes": "70000"})
+    nodes = DynamicNodeConfig(cluster.observer, 1, file)
+    handler = TopicsHandler(
+        cluster.writer(),
+        node.cache,
+        is_controller=lambda: node.controller.is_active,
+        heard=node.controller.heard,
+        may_delete=True,
+        inherited=lambda: inherited_sources(nodes),
+    )
+    request = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=60_000)
+    (made,) = (await handler.create(call(request, 7))).topics
+    sources = {item.name: item.config_source for item in made.configs or ()}
+    assert (sources["retention.ms"], sources["segment.bytes"], sources["preallocate"]) == (1, 4, 5)
 
 
 async def test_a_creation_is_answered_when_the_last_node_has_heard_of_the_topic(

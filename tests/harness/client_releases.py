@@ -1,4 +1,4 @@
-"""Releases of clients in environments of their own: installed once, by pip, Maven and Go.
+"""Releases of clients in environments of their own: installed once, by pip, Maven, Go and npm.
 
 Every client comes in an old release and in the newest.
 """
@@ -28,7 +28,7 @@ from .waiting import eventually
 ROOT: Final = Path(__file__).parents[2]
 PROGRAMS: Final = SOURCES.parent / "matrix"
 Outcomes = dict[str, Any]
-_PIP_S: Final = 600
+_INSTALL_S: Final = 600
 _RUN_S: Final = 600
 _PARTITIONS: Final = 3
 _PIP_REMEDY: Final = "an index that pip can reach"
@@ -96,7 +96,7 @@ def _install(folder: Path, *wanted: str) -> None:
         [*pip, "--quiet", "--disable-pip-version-check", *wanted],
         capture_output=True,
         text=True,
-        timeout=_PIP_S,
+        timeout=_INSTALL_S,
         check=False,
     )
     if done.returncode != 0:
@@ -125,10 +125,45 @@ def go_release(client: str, program: str, version: str = "") -> Release:
     return Release(client, version, run)
 
 
-def _told(command: list[str]) -> Outcomes:
+def javascript_release(package: str, script: str, version: str) -> Release:
+    """A client of Node's."""
+
+    def run(version: str, *given: str) -> Outcomes:
+        node, npm = program("node", package="nodejs"), program("npm", package="npm")
+        wanted = f"{package}@{version}"
+        folder = obtained(
+            wanted,
+            lambda: fetched(
+                CACHE / "clients" / wanted.replace("/", "-"),
+                f"node_modules/{package}/package.json",
+                lambda beside: _install_javascript(npm, beside, wanted),
+            ),
+            remedy="a registry that npm can reach",
+        )
+        modules = {"NODE_PATH": str(folder / "node_modules")}
+        return _told([node, str(PROGRAMS / script), *given], **modules)
+
+    return Release(package.strip("@").replace("/", "-"), version, run)
+
+
+def _install_javascript(npm: str, folder: Path, wanted: str) -> None:
+    command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", wanted]
+    try:
+        subprocess.run(
+            [*command, "--prefix", str(folder)],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_INSTALL_S,
+        )
+    except subprocess.SubprocessError as error:
+        raise Unobtainable(str(error)) from None
+
+
+def _told(command: list[str], **environment: str) -> Outcomes:
     done = subprocess.run(
         command,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
         timeout=_RUN_S,
