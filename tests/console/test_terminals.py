@@ -24,6 +24,7 @@ from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.java import java_text
 from barnabas.console.development.ports import free_ports
 from barnabas.pipeline.jobs import launch
+from tests.harness.steady_settings import STEADY
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "barnabas.console")
@@ -253,7 +254,7 @@ def launch_plan(path: Path, kind: str) -> bool:
 
 @pytest.fixture(scope="module")
 def given_cluster() -> Iterator[Cluster]:
-    with Cluster(1) as running:
+    with Cluster(1, settings=STEADY) as running:
         yield running
 
 
@@ -305,7 +306,7 @@ def test_a_cluster_lives_in_a_directory_of_any_name(tmp_path: Path, locale: str)
     assert running.stdout is not None
     said = b""
     too_late = threading.Timer(
-        120, running.kill
+        300, running.kill
     )  # or a line that changed would be awaited for ever
     too_late.start()
     while b"-G g orders" not in said and (line := running.stdout.readline()):
