@@ -220,8 +220,8 @@ def test_a_first_program_runs_as_it_is_printed(cluster: Cluster, client: str) ->
         program("kcat", package="kcat")
     command = ["sh"] if client == "kcat" else [sys.executable]
     command += ["-c", text]
-    # kafka-python's member may wait five minutes for its metadata on a slow machine: that is told at
-    # FRESH in tests/harness/kafka_python_client.py.
+    # kafka-python's member may wait five minutes for its metadata on a slow machine: see FRESH in
+    # tests/harness/kafka_python_client.py.
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
     assert "world" in done.stdout
 
