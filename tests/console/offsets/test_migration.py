@@ -145,7 +145,10 @@ class Town:
         self.zookeeper = zookeeper
         self.admin = admin
         self.plan = plan
-        self._where = ("--bootstrap", cluster.bootstrap, "--zookeeper", cluster.zookeeper, "--json")
+        self._where = (
+            *("--bootstrap", cluster.bootstrap, "--zookeeper", cluster.zookeeper),
+            *("--json", "--timeout-ms", "60000"),
+        )
 
     async def migrate(self, step: str, *options: str) -> int:
         words = ["offsets", "migrate", step, *options, str(self.plan), *self._where]

@@ -58,6 +58,7 @@ def filled(
             producer.send(TOPIC, json.dumps(value).encode(), key=f"invoice-{number}".encode())
     for group, way in ((GROUP, "--to-earliest"), (OTHER, "--to-latest")):
         words = ["groups", "reset", group, "--topic", TOPIC, way, "--execute"]
+        words += ["--timeout-ms", "60000"]
         undo = tmp_path_factory.mktemp("undo") / "undo.json"
         assert main([*words, "--undo-file", str(undo), "--bootstrap", cluster.bootstrap]) == 0
     return cluster
@@ -187,7 +188,7 @@ def test_what_is_written_from_now_on_appears_by_itself(
         window.page.wait_for_selector("text=What is written from now on appears at the top")
         with Child(
             [sys.executable, "-m", "barnabas.console", "produce", LIVE, "written <i>now</i>",
-             "--bootstrap", filled.bootstrap]
+             "--bootstrap", filled.bootstrap, "--timeout-ms", "60000"]
         ) as sender:  # fmt: skip
             assert sender.wait(120) == 0
         window.page.wait_for_selector("tbody tr:first-child:has-text('written <i>now</i>')")
