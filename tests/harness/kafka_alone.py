@@ -17,7 +17,7 @@ from .deployments import SMALL_JVM
 from .needs import apache_kafka_jars
 from .waiting import eventually
 
-WAIT_S: Final = 60.0
+WAIT_S: Final = 120.0
 
 
 @contextmanager

@@ -19,11 +19,12 @@ from barnabas.console.development.cluster import Cluster
 from tests.harness.committed_readers import READERS, Reader
 from tests.harness.golden_transactions import FILE, SETTINGS, put
 from tests.harness.kafka_tools import DUMP, GROUPS, TRANSACTIONS, Tool
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 OPEN = "ongoing"
 PRODUCER_ID = str(FILE["transactions"][OPEN]["producer_id"])
 OPEN_SINCE = {"txn-out-0": 35, "txn-out-1": 9}
@@ -34,7 +35,7 @@ def taken_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The node, once the transaction that was open is aborted; its files are sound at the end."""
     directory = tmp_path_factory.mktemp("kafka-data")
     put(directory)
-    with Cluster(1, directory, settings=SETTINGS) as cluster:
+    with Cluster(1, directory, settings={**STEADY, **SETTINGS}) as cluster:
         eventually(lambda: is_aborted(cluster), what="the time-out of what was open")
         yield cluster
     assert main(["log", "verify", str(directory / "node-1" / "data")]) == 0

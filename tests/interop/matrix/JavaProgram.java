@@ -28,7 +28,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public class JavaProgram {
     static final int PARTITIONS = 3, FIRST = 30, MORE = 3;
     /** When the first record was written: not so long ago that retention would delete it. */
-    static final long T0 = System.currentTimeMillis() - 3_600_000, PATIENCE_MS = 60_000;
+    static final long T0 = System.currentTimeMillis() - 3_600_000, PATIENCE_MS = 180_000;
     static final String RETENTION = "86400000";
     static String bootstrap, topic, group;
     static Admin admin;

@@ -75,6 +75,8 @@ class Program(Steps):
             group_id=self.group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            session_timeout_ms=45_000,
+            rebalance_timeout_ms=30_000,
         )
 
     async def read(self, count: int) -> int:
