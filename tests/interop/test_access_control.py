@@ -35,6 +35,7 @@ confluent: Any = confluent_admin
 """Its names for access control are not typed."""
 EVERYBODY = "User:*"
 WAIT_S = 90
+PATIENT = ("--timeout-ms", "60000")
 SETTINGS = {
     **STEADY,
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -265,7 +266,7 @@ def test_our_command_adds_lists_and_removes_entries(
 ) -> None:
     """S78: barnabas acls, in the manner of kafka-acls."""
     topic = fresh("topic")
-    where = ("--bootstrap", guarded.bootstrap, "--json")
+    where = ("--bootstrap", guarded.bootstrap, *PATIENT, "--json")
     who = ("--topic", topic, "--allow-principal", "User:alice")
 
     def done(*words: str) -> list[tuple[str, str]]:

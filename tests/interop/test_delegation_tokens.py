@@ -53,6 +53,7 @@ ALONE: Final = {
     "default.replication.factor": "1",
 }
 DAY_MS: Final = 86_400_000
+PATIENT: Final = ("--timeout-ms", "60000")
 LIFETIME_MS: Final = 12_000
 """Of a token whose end is waited for: a busy machine is to log in by it before."""
 
@@ -291,7 +292,7 @@ def test_tokens_are_made_listed_renewed_and_ended_on_the_command_line(
 
     def typed(*words: str) -> Any:
         capsys.readouterr()
-        where = ("--bootstrap", cluster.users, "--command-config", login, "--json")
+        where = ("--bootstrap", cluster.users, "--command-config", login, *PATIENT, "--json")
         assert main(["tokens", *words, *where]) == 0
         return json.loads(capsys.readouterr().out)
 
@@ -305,7 +306,7 @@ def test_tokens_are_made_listed_renewed_and_ended_on_the_command_line(
     ended = typed("expire", token_id)
     assert ended["tokenId"] == token_id
     assert token_id not in [one["tokenId"] for one in typed("list")]
-    where = ("--bootstrap", cluster.users, "--command-config", login)
+    where = ("--bootstrap", cluster.users, "--command-config", login, *PATIENT)
     assert main(["tokens", "create", *where]) == 0
     shown = capsys.readouterr().out
     assert "TOKEN ID" in shown

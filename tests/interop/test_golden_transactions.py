@@ -25,6 +25,7 @@ from tests.harness.waiting import eventually
 pytestmark = pytest.mark.kafka
 
 WAIT_S = 120.0
+PATIENT = ("--timeout-ms", "60000")
 OPEN = "ongoing"
 PRODUCER_ID = str(FILE["transactions"][OPEN]["producer_id"])
 OPEN_SINCE = {"txn-out-0": 35, "txn-out-1": 9}
@@ -50,7 +51,7 @@ def shown(cluster: Cluster, *words: str) -> str:
     """What ``barnabas transactions`` prints."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        assert main(["transactions", *words, "--bootstrap", cluster.bootstrap]) == 0
+        assert main(["transactions", *words, "--bootstrap", cluster.bootstrap, *PATIENT]) == 0
     return output.getvalue()
 
 
@@ -144,7 +145,8 @@ def test_the_offsets_of_groups_are_those_kafka_had(taken_over: Cluster, tool: To
     """T4.4; the offset that was staged in the open transaction is gone with it."""
     at = ("--bootstrap-server", taken_over.bootstrap, "--describe", "--group")
     assert rows_of(tool(GROUPS, *at, "group-a")) == golden("groups describe group-a")
-    assert main(["groups", "describe", "group-b", "--bootstrap", taken_over.bootstrap]) == 0
+    ours = ["groups", "describe", "group-b", "--bootstrap", taken_over.bootstrap]
+    assert main([*ours, *PATIENT]) == 0
 
 
 def test_kafkas_tool_reads_the_log_that_our_coordinator_goes_on_with(
