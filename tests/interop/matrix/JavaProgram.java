@@ -82,7 +82,10 @@ public class JavaProgram {
         admin.createTopics(List.of(new NewTopic(topic, PARTITIONS, (short) 1))).all().get();
         until(() -> admin.listTopics().names().get().contains(topic) ? true : null);
         try (var consumer = member()) { // the admin client's way to ask this has changed with 4.0
-            return consumer.partitionsFor(topic).size();
+            return until(() -> { // it may ask a node that hears of the topic a moment later
+                var known = consumer.partitionsFor(topic);
+                return known == null || known.isEmpty() ? null : known.size();
+            });
         }
     }
 
