@@ -35,9 +35,11 @@ ASKED_AGAIN = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
     KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
     KafkaError._WAIT_COORD,
 )
-"""Refusals of a commit that a client sends again: nothing is wrong with the member."""
+"""Ends of a commit after which a client asks again: nothing is wrong with the member."""
 
 
 class Member:

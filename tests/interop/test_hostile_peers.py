@@ -48,8 +48,8 @@ TOPIC: Final = "watched"
 MECHANISM: Final = "SCRAM-SHA-512"
 LIMIT_S: Final = 60.0
 """From the last accept to the end of the last of them: ten seconds, S75, and as long as a busy
-machine needs to accept them all. tests/net/test_before_login.py and test_tls_listener.py show the
-limit itself; without it they would stay for ten minutes."""
+machine needs to accept them all. tests/net/test_authentication.py and
+tests/net/test_tls_listener.py show the limit itself; without it they would stay for minutes."""
 WAIT_S: Final = 120.0
 GROWTH_BYTES_MAX: Final = 48 * MIB
 """Of small sizes; with the full ones pages of the allocator stay in use, which are bounded too."""
