@@ -19,9 +19,11 @@ from barnabas.console.development.java import find_java
 from benchmarks.apache_kafka import class_path
 from benchmarks.download_cache import CACHE, fetched
 
+from .deployments import await_leaders_at
 from .go_clients import GoClient
 from .go_programs import EARLIER, NEWEST, SOURCES
 from .needs import Unobtainable, maven_jars, obtained, program
+from .raw_connection import addresses_of
 from .records import Sent
 from .waiting import eventually
 
@@ -207,6 +209,7 @@ def _go_outcomes(client: GoClient, bootstrap: str, topic: str, group: str) -> Ou
         }
 
     client.create_topic(bootstrap, topic, _PARTITIONS)
+    await_leaders_at(addresses_of(bootstrap), topic, _PARTITIONS)
     found["groups before any"] = group in client.groups(bootstrap)
     found["produce"] = produce(0, 30, "none")
     found["read"] = read(90)

@@ -17,7 +17,7 @@ from .records import GroupDescription, Received, Sent
 from .waiting import eventually
 
 POLL_S = 0.1
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 class Confluent:

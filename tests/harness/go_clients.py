@@ -15,7 +15,7 @@ from .go_programs import NEWEST, built
 from .records import GroupDescription, Received, Sent
 
 _BEGINNING: Final = -2
-_WAIT_S: Final = 120.0
+_WAIT_S: Final = 240.0
 
 
 class GoClient:

@@ -24,7 +24,7 @@ VERIFIABLE_PRODUCER: Final = "org.apache.kafka.tools.VerifiableProducer"
 VERIFIABLE_CONSUMER: Final = "org.apache.kafka.tools.VerifiableConsumer"
 PRODUCER_SPEED: Final = "org.apache.kafka.tools.ProducerPerformance"
 CONSUMER_SPEED: Final = "org.apache.kafka.tools.ConsumerPerformance"
-_WAIT_S: Final = 120
+_WAIT_S: Final = 300
 
 
 class JavaTools:

@@ -23,8 +23,9 @@ ELECTIONS: Final = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGNMENTS: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LOG_DIRS: Final = "org.apache.kafka.tools.LogDirsCommand"
 DUMP: Final = "kafka.tools.DumpLogSegments"
-PATIENCE: Final = {GROUPS: ("--timeout", "60000")}
+PATIENCE: Final = {GROUPS: ("--timeout", "120000")}
 """What a tool is given that gives up within seconds of its own accord, by its class."""
+_WAIT_S: Final = 300
 FLAGS: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 Tool = Callable[..., str]
@@ -42,7 +43,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Tool:
         command = [str(find_java()), *FLAGS, f"-Dlog4j.configuration=file:{logging}"]
         command += ["-cp", class_path(jars), name, *PATIENCE.get(name, ()), *arguments]
         done = subprocess.run(
-            command, input=given, capture_output=True, text=True, timeout=120, check=False
+            command, input=given, capture_output=True, text=True, timeout=_WAIT_S, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
