@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.harness import nightly_list, tool_users
+from tests.harness.patience import be_patient
 from tests.harness.skip_report import (
     pytest_runtest_setup,
     pytest_terminal_summary,
@@ -50,6 +51,7 @@ BYTES_PER_WORKER: Final = 2 << 30
 """Three nodes, ZooKeeper and Kafka's own programs, or a Spark session."""
 WORKERS_MAX: Final = 8
 
+be_patient()
 
 settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """How long an example takes says more about the machine than about us."""

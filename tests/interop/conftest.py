@@ -11,7 +11,6 @@ from tests.harness.fixtures import cluster, deploy_fresh, group, kcat, library, 
 from tests.harness.group_shell import filled, groups
 from tests.harness.java_tools import java
 from tests.harness.kafka_tools import tool
-from tests.harness.patience import be_patient
 from tests.harness.refused_sockets import collect_refused_sockets
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
 ]
 
 HERE = Path(__file__).parent
-be_patient()
 
 
 @pytest.fixture(autouse=True, scope="module")
