@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
+from barnabas.client.zookeeper import kazoo_session
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.client.zookeeper.kazoo_session import KazooSession, connect
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
@@ -21,6 +24,12 @@ _chroots = itertools.count()
 def server() -> Iterator[EmbeddedZooKeeper]:
     with EmbeddedZooKeeper() as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _patient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may need more than the 3 s that a node gives to a fresh session."""
+    monkeypatch.setattr(kazoo_session, "PEEK_MS", 60_000)
 
 
 @pytest.fixture
@@ -47,12 +56,29 @@ async def session(sessions: Connect) -> ZooKeeper:
 
 
 def expire(session: ZooKeeper, server: EmbeddedZooKeeper) -> None:
-    """End a session behind its back: connect to it a second time and close that."""
+    """End a session behind its back: connect to it a second time and close that.
+
+    Whoever connects to a session takes it from whoever had it. So the session itself, which is
+    back after 50 ms, is kept from connecting until the second one has closed it: else it takes it
+    back where this thread is slow, and the session goes on for ever.
+    """
     assert isinstance(session, KazooSession)
-    twin = KazooClient(hosts=server.hosts, client_id=session._client.client_id)
-    twin.start()
-    twin.stop()
-    twin.close()
+    connection = session._client._connection
+    connect_to, is_closed = connection._connect, threading.Event()
+
+    def connect_later(*address: Any) -> Any:
+        is_closed.wait()
+        return connect_to(*address)
+
+    connection._connect = connect_later
+    try:
+        twin = KazooClient(hosts=server.hosts, client_id=session._client.client_id, timeout=60)
+        twin.start(timeout=60)
+        twin.stop()
+        twin.close()
+    finally:
+        connection._connect = connect_to
+        is_closed.set()
 
 
 async def told_within(future: asyncio.Future[None], seconds: float = 60) -> None:

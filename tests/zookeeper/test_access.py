@@ -34,7 +34,8 @@ from tests.harness.tls_files import TlsFiles
 from tests.zookeeper.conftest import _chroots as chroots
 
 SESSION_MS: Final = 10_000
-REFUSED_MS: Final = 5_000
+REFUSED_MS: Final = 20_000
+"""Java has to take up the login before it can refuse it."""
 OWN: Final = ZnodeAcl("sasl:kafka", ALL)
 READABLE: Final = [OWN, ZnodeAcl(WORLD, READ)]
 OPEN: Final = [ZnodeAcl(WORLD, ALL)]
