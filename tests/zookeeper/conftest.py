@@ -6,17 +6,21 @@ import asyncio
 import itertools
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from kazoo.client import KazooClient
 
-from barnabas.client.zookeeper import kazoo_session
+from barnabas.client.zookeeper import kazoo_handler, kazoo_session
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.client.zookeeper.kazoo_session import KazooSession, connect
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 
 Connect = Callable[[], Awaitable[ZooKeeper]]
+CONNECT_MS: Final = 120_000
+TICK_MS: Final = 6000
+OUTLASTS_MS: Final = 20 * TICK_MS
+"""A session that outlasts a restart of its server, however long Java takes to start."""
 _chroots = itertools.count()
 
 
@@ -27,9 +31,13 @@ def server() -> Iterator[EmbeddedZooKeeper]:
 
 
 @pytest.fixture(autouse=True)
-def _patient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may need more than the 3 s that a node gives to a fresh session."""
+def _patient_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node gives a fresh session 3 s, and a handshake 2 s: Java may need more on a busy machine.
+
+    A handshake that takes too long is told as "timed out", and not as what it would come to.
+    """
     monkeypatch.setattr(kazoo_session, "PEEK_MS", 60_000)
+    monkeypatch.setattr(kazoo_handler, "ACCEPT_S", 60.0)
 
 
 @pytest.fixture
@@ -42,7 +50,9 @@ async def sessions(hosts: str) -> AsyncIterator[Connect]:
     opened: list[ZooKeeper] = []
 
     async def another() -> ZooKeeper:
-        opened.append(await connect(hosts, session_timeout_ms=10_000))
+        opened.append(
+            await connect(hosts, session_timeout_ms=10_000, connection_timeout_ms=CONNECT_MS)
+        )
         return opened[-1]
 
     yield another

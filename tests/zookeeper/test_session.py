@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -33,11 +33,7 @@ from barnabas.client.zookeeper.interface import (
 from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.development.ports import free_ports
-from tests.zookeeper.conftest import Connect, expire
-
-TICK_MS: Final = 6000
-OUTLASTS_MS: Final = 20 * TICK_MS
-"""A session that outlasts a restart of its server, however long Java takes to start."""
+from tests.zookeeper.conftest import OUTLASTS_MS, TICK_MS, Connect, expire
 
 
 def _patient() -> EmbeddedZooKeeper:

@@ -12,7 +12,6 @@ import pytest
 
 from barnabas.client.tls.contexts import ClientTls
 from barnabas.client.tls.tls_settings import TlsSettings
-from barnabas.client.zookeeper import kazoo_handler
 from barnabas.client.zookeeper.interface import ConnectionLost
 from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.__main__ import main
@@ -29,7 +28,6 @@ WAIT_MS: Final = 120_000
 REFUSED_MS: Final = 6_000
 HANDSHAKE_MS: Final = 20_000
 """The same where ZooKeeper has to show its certificate first: Java may be slow to do so."""
-HANDSHAKE_S: Final = 60.0
 FLAGS: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -65,12 +63,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(files, f"{LOOPBACK}:{port}")
     finally:
         server.stop()
-
-
-@pytest.fixture(autouse=True)
-def _patient_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that Java is too slow for is told as "timed out", and not as what it would come to."""
-    monkeypatch.setattr(kazoo_handler, "ACCEPT_S", HANDSHAKE_S)
 
 
 def client(secured: Secured, **others: Any) -> ClientTls:
