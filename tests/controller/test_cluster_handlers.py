@@ -399,7 +399,7 @@ async def test_created_topics_are_answered_when_every_partition_is_led(
     await cluster.elected()
     handler = topics_handler(cluster, node)
     request = create_topics.CreateTopicsRequest(
-        topics=[wanted("a", 3), wanted("b", 1, 2), wanted("c"), wanted("c")], timeout_ms=5000
+        topics=[wanted("a", 3), wanted("b", 1, 2), wanted("c"), wanted("c")], timeout_ms=60_000
     )
     answer = await handler.create(call(request, 7))
     codes = {result.name: result.error_code for result in answer.topics}
@@ -448,12 +448,12 @@ async def test_a_creation_is_answered_when_the_last_node_has_heard_of_the_topic(
     nodes = [await cluster.start(number) for number in (1, 2)]
     await cluster.elected()
     controller, other = sorted(nodes, key=lambda node: not node.controller.is_active)
-    assert await controller.controller.heard(5)
+    assert await controller.controller.heard(60)
     other.listens.clear()
-    request = create_topics.CreateTopicsRequest(topics=[wanted("a", 2)], timeout_ms=5000)
+    request = create_topics.CreateTopicsRequest(topics=[wanted("a", 2)], timeout_ms=60_000)
     handler = topics_handler(cluster, controller)
     creation = asyncio.create_task(handler.create(call(request, 7)))
-    assert await controller.cache.wait_until(lambda snapshot: "a" in snapshot.topics, 5)
+    assert await controller.cache.wait_until(lambda snapshot: "a" in snapshot.topics, 60)
     assert not creation.done()
     other.listens.set()
     assert (await creation).topics[0].error_code == ErrorCode.NONE
@@ -477,7 +477,7 @@ async def test_a_topic_chosen_for_nodes_that_are_down_is_answered_as_timed_out_w
         )
         for name, nodes in chosen.items()
     ]
-    request = create_topics.CreateTopicsRequest(topics=topics, timeout_ms=500)
+    request = create_topics.CreateTopicsRequest(topics=topics, timeout_ms=3000)
     answer = await topics_handler(cluster, node).create(call(request, 7))
     codes = {result.name: result.error_code for result in answer.topics}
     assert codes == {"led": ErrorCode.NONE, "leaderless": ErrorCode.REQUEST_TIMED_OUT}
@@ -511,10 +511,10 @@ async def test_another_node_than_the_controller_creates_and_deletes_nothing(
     await cluster.elected()
     other = await cluster.start(2, ("broker",))
     handler = topics_handler(cluster, other)
-    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=5000)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=60_000)
     made = await handler.create(call(creation, 5))
     assert made.topics[0].error_code == ErrorCode.NOT_CONTROLLER
-    deletion = delete_topics.DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000)
+    deletion = delete_topics.DeleteTopicsRequest(topic_names=["a"], timeout_ms=60_000)
     gone = await handler.delete(call(deletion, 5))
     assert gone.responses[0].error_code == ErrorCode.NOT_CONTROLLER
 
@@ -523,12 +523,12 @@ async def test_a_name_is_free_again_when_its_deletion_is_answered(cluster: Small
     node = await cluster.start(1)
     await cluster.elected()
     handler = topics_handler(cluster, node)
-    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=5000)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=60_000)
     for _ in range(3):
         made = await handler.create(call(creation, 7))
         assert made.topics[0].error_code == ErrorCode.NONE
         deletion = delete_topics.DeleteTopicsRequest(
-            topics=[delete_topics.Topic(topic_id=made.topics[0].topic_id)], timeout_ms=5000
+            topics=[delete_topics.Topic(topic_id=made.topics[0].topic_id)], timeout_ms=60_000
         )
         gone = await handler.delete(call(deletion, 6))
         assert (gone.responses[0].error_code, gone.responses[0].name) == (ErrorCode.NONE, "a")
@@ -539,10 +539,10 @@ async def test_a_topic_that_only_others_heard_of_yet_is_deleted(cluster: SmallCl
     node = await cluster.start(1)
     await cluster.elected()
     handler = topics_handler(cluster, node)
-    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=5000)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=60_000)
     await handler.create(call(creation, 7))
     node.cache.snapshot = replace(node.cache.snapshot, topics={})
-    deletion = delete_topics.DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000)
+    deletion = delete_topics.DeleteTopicsRequest(topic_names=["a"], timeout_ms=60_000)
     assert (await handler.delete(call(deletion, 5))).responses[0].error_code == ErrorCode.NONE
     assert await cluster.observer.children("/brokers/topics") == []
 
@@ -573,9 +573,9 @@ async def test_an_internal_topic_is_deleted_by_force_alone(
     node = await cluster.start(1)
     await cluster.elected()
     handler = topics_handler(cluster, node)
-    creation = create_topics.CreateTopicsRequest(topics=[wanted(name)], timeout_ms=5000)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted(name)], timeout_ms=60_000)
     assert (await handler.create(call(creation, 5))).topics[0].error_code == ErrorCode.NONE
-    deletion = call(delete_topics.DeleteTopicsRequest(topic_names=[name], timeout_ms=5000), 5)
+    deletion = call(delete_topics.DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000), 5)
     refused = (await handler.delete(deletion)).responses[0]
     assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert name in node.cache.snapshot.topics
