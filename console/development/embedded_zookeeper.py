@@ -39,8 +39,7 @@ __all__ = [
     "zookeeper_server",
 ]
 
-_START_S: Final = 120.0
-"""Java takes a second, and half a minute beside a machine full of other processes."""
+_START_S: Final = 30.0
 _STOP_S: Final = 5.0
 _POLL_S: Final = 0.02
 _ATTEMPTS: Final = 3
@@ -285,7 +284,7 @@ class EmbeddedZooKeeper:
         )
 
     def _serves(self) -> bool:
-        """True once it serves, False as soon as the process ends or its time is over."""
+        """True once it serves, False as soon as the process ends or 30 s have passed."""
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline and self._running().is_running:
             if "Mode:" in four_letter_word(self.port, b"srvr", tls=self._probe):

@@ -21,7 +21,7 @@ from barnabas.console.command_line.failure import Failure
 from .child_process import ChildProcess
 from .ports import LOOPBACK
 
-_START_S: Final = 120.0
+_START_S: Final = 60.0
 _STOP_S: Final = 30.0
 _HOME: Final = Path(barnabas.__file__).parents[1]
 

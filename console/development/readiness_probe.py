@@ -22,14 +22,14 @@ Address = tuple[str, int]
 _METADATA: Final = 3
 _VERSION: Final = 1
 """The oldest version that names the controller and can be asked for no topics."""
-_COMPLETE_S: Final = 120.0
+_COMPLETE_S: Final = 30.0
 _PAUSE_S: Final = 0.01
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _SIZE: Final = struct.Struct(">i")
 
 
 class Incomplete(Failure):
-    """The nodes serve, but do not know of each other in time."""
+    """The nodes serve, but do not know of each other after 30 s."""
 
 
 def wait_until_complete(addresses: Sequence[Address], count: int) -> None:
