@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.harness import nightly_list, tool_users
+from tests.harness.patience import be_patient
 from tests.harness.skip_report import (
     pytest_runtest_setup,
     pytest_terminal_summary,
@@ -68,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    be_patient()
     tool_users.register(config)
 
 

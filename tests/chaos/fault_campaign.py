@@ -27,7 +27,7 @@ from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
 from tests.chaos.load_of_every_client import EveryClient
 from tests.chaos.network_namespaces import Network
 from tests.crash.powered_disk import hide_mounts, why_not
-from tests.harness.waiting import eventually
+from tests.harness.patience import be_patient
 
 from . import network_namespaces as networks
 from .campaign import SETTINGS, Tell
@@ -261,6 +261,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write what came of it here")
     given = parser.parse_args()
     logging.getLogger().addHandler(logging.NullHandler())  # lost connections are no news here
+    be_patient()
 
     def tell(line: str) -> None:
         print(line, flush=True)  # noqa: T201 - the command's output

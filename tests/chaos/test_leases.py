@@ -30,8 +30,8 @@ TOPIC = "t"
 GROUPS = [f"group-{number}" for number in range(12)]
 OLD, NEW = 1, 2
 WAIT_S = 120.0
-PATIENCE_S = 1.0
-"""A node that sleeps is not waited for longer."""
+PATIENCE_S = 10.0
+"""Who does not answer for so long is asked again; nobody asks the node that sleeps."""
 
 
 class Nodes:
