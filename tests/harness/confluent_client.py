@@ -220,6 +220,7 @@ def _read_to_the_end(consumer: Any, partitions: int) -> list[Received]:
             continue
         if message.error() is None:
             received.append(_received(message))
+            deadline = time.monotonic() + WAIT_S  # however many there are, and however slowly
         elif message.error().name() == "_PARTITION_EOF":
             ended.add(message.partition())
         else:
