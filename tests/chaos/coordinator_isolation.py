@@ -20,15 +20,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.ports import LOOPBACK
 from barnabas.protocol.hashing import group_partition
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
 from tests.chaos.offset_history_checks import falls
 from tests.chaos.offset_load import Committer, OffsetReader, histories
+from tests.harness.confluent_client import Confluent
 from tests.harness.node_ports import internal_ports
 from tests.harness.patience import be_patient
 from tests.harness.raw_connection import Address
@@ -112,8 +110,7 @@ def story(settings: dict[str, str]) -> dict[str, object]:
     ):
         restart_as_victim(cluster)
         addresses = [(LOOPBACK, node.port) for node in cluster.nodes]
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(WAIT_S)
+        Confluent().create_topic(cluster.bootstrap, TOPIC, 1, 3)
         committers = [Committer(addresses[1:], TOPIC, group) for group in GROUPS]
         victim = addresses[VICTIM - 1]
         readers = [OffsetReader(victim, TOPIC, GROUPS, is_fresh=fresh) for fresh in (False, True)]

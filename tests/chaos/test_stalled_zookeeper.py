@@ -15,8 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.ports import LOOPBACK
@@ -39,6 +37,7 @@ from benchmarks.stalled_cluster import slow_disk as slowed
 from benchmarks.steady_clients import SteadyCommitter
 from benchmarks.zookeeper_servers import ZooKeepers
 from tests.chaos.offset_load import commit_with_metadata
+from tests.harness.confluent_client import Confluent
 from tests.harness.coordinators import coordinator
 from tests.harness.needs import skip_without
 from tests.harness.raw_calls import NO_ERROR, find_coordinator
@@ -208,8 +207,7 @@ def voters(cluster: Cluster) -> list[int]:
 def begin(cluster: Cluster, count: int) -> list[Address]:
     """Return the nodes' addresses once all vote and every group has a coordinator."""
     addresses = [(LOOPBACK, node.port) for node in cluster.nodes]
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 1, count)])[TOPIC].result(WAIT_S)
+    Confluent().create_topic(cluster.bootstrap, TOPIC, 1, count)
     for group in GROUPS:
         coordinator(addresses, group)
     everybody = [node.id for node in cluster.nodes]
