@@ -51,8 +51,6 @@ BYTES_PER_WORKER: Final = 2 << 30
 """Three nodes, ZooKeeper and Kafka's own programs, or a Spark session."""
 WORKERS_MAX: Final = 8
 
-be_patient()
-
 settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """How long an example takes says more about the machine than about us."""
 settings.register_profile("unhurried", settings.get_profile("searching"), derandomize=True)
@@ -70,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    be_patient()
     tool_users.register(config)
 
 

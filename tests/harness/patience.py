@@ -17,11 +17,11 @@ from barnabas.console.development import (
 )
 
 _BOUNDS: Final[tuple[tuple[ModuleType, str, float], ...]] = (
-    (embedded_zookeeper, "_START_S", 120.0),
+    (embedded_zookeeper, "_START_S", 240.0),
     (embedded_zookeeper, "_STOP_S", 20.0),
     (node, "_START_S", 240.0),
-    (node, "_STOP_S", 60.0),
-    (readiness_probe, "_COMPLETE_S", 120.0),
+    (node, "_STOP_S", 120.0),
+    (readiness_probe, "_COMPLETE_S", 240.0),
     (cluster_operations, "_WAIT_S", 120.0),
 )
 
