@@ -19,7 +19,8 @@ from barnabas.console.development.ports import LOOPBACK, free_ports
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_START_S: Final = 60.0
+_START_S: Final = 240.0
+"""For a JVM on a machine full of other tests."""
 _STOP_S: Final = 30.0
 _POLL_S: Final = 0.02
 _PORT: Final = re.compile(r":(\d+)\s*(?:,|$)")

@@ -16,6 +16,7 @@ import pytest
 from tests.harness.confluent_client import Confluent
 from tests.harness.kafka_alone import values_shown
 from tests.harness.records import Sent
+from tests.pipeline.open_transactions import await_none_open
 from tests.pipeline.sink.doomed_transactions import (
     DRIVER_POINTS,
     EXECUTOR,
@@ -87,6 +88,7 @@ class Copy:
         return all(found for found, _ in pairs)
 
     def _values(self, topic: str, partition: int) -> list[bytes]:
+        await_none_open(self._bootstrap, topic, [partition])
         return values_shown(self._bootstrap, topic, partition, "read_committed")
 
 

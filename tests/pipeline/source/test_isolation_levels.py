@@ -25,6 +25,7 @@ from tests.harness.deployments import is_apache_kafka
 from tests.harness.kafka_alone import WAIT_S, open_transaction
 from tests.harness.needs import MAVEN, skip_without
 from tests.harness.records import Sent
+from tests.harness.steady_settings import STEADY
 from tests.harness.transaction_data import LEVELS, PARTITIONS, TOPIC, Shown, end, restore, shown
 from tests.harness.waiting import eventually
 from tests.pipeline.slow_machine import available_now, patiently
@@ -81,7 +82,7 @@ def taken_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A node of ours on the directory of Kafka's, with a transaction that nobody ends."""
     directory = tmp_path_factory.mktemp("taken-over")
     restore(directory)
-    with Cluster(1, directory) as cluster:
+    with Cluster(1, directory, settings=STEADY) as cluster:
         yield cluster
 
 
