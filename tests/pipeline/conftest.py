@@ -20,6 +20,7 @@ from tests.harness.confluent_client import Confluent
 from tests.harness.kafka_alone import kafka_alone
 from tests.harness.records import Sent
 from tests.harness.steady_settings import STEADY
+from tests.pipeline.new_topics import create_topic
 
 HERE = Path(__file__).parent
 
@@ -108,7 +109,7 @@ def filled(cluster: Cluster, topic: str) -> Fill:
 
     def fill(records: int | Sequence[Sent] = 0, count: int = 2, codec: str = "none") -> str:
         if not partitions:
-            client.create_topic(cluster.bootstrap, topic, count)
+            create_topic(cluster.bootstrap, topic, count)
             partitions.append(count)
         if isinstance(records, int):
             records = [

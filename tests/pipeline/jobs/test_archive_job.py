@@ -19,11 +19,11 @@ from barnabas.pipeline.jobs.archive import CHECK, ONCE, REPAIR, ArchiveConfig
 from barnabas.pipeline.jobs.inputs import JobSource
 from barnabas.pipeline.jobs.reports.report import Report
 from barnabas.pipeline.jobs.restore import RestoreConfig
-from tests.harness.confluent_client import Confluent
 from tests.harness.deployments import is_apache_kafka
 from tests.harness.steady_settings import STEADY
 from tests.harness.transaction_data import TOPIC, shown
 from tests.harness.transaction_data import restore as restore_golden
+from tests.pipeline.new_topics import create_topic
 from tests.pipeline.slow_machine import patiently
 
 
@@ -71,7 +71,7 @@ def test_a_topic_goes_into_an_archive_and_back_into_a_topic(
     assert archived(CHECK).exit_code == 1
     archived(REPAIR)
     assert archived(CHECK).exit_code == 0
-    Confluent().create_topic(cluster.bootstrap, f"{topic}-copy", 2)
+    create_topic(cluster.bootstrap, f"{topic}-copy", 2)
     config = RestoreConfig(archive=out, to=f"{topic}-copy", source=source, keeps_partitions=True)
     assert restore.run(spark, config).figures == {"records": 50, "written": "yes"}
     names = ["key", "value", "partition", "offset"]

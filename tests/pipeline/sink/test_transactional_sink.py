@@ -27,6 +27,7 @@ from barnabas.pipeline.source.errors import BadOption, ProgressLost
 from tests.harness.confluent_client import Confluent
 from tests.harness.kafka_alone import values_shown
 from tests.harness.records import Sent
+from tests.pipeline.new_topics import create_topic
 from tests.pipeline.open_transactions import await_none_open
 from tests.pipeline.slow_machine import available_now
 
@@ -41,7 +42,7 @@ class Dead(BaseException):
 
 @pytest.fixture
 def target(transactional: str, topic: str) -> str:
-    Confluent().create_topic(transactional, topic, len(PARTITIONS))
+    create_topic(transactional, topic, len(PARTITIONS))
     return topic
 
 
@@ -330,7 +331,7 @@ def test_a_stream_of_spark_copies_in_transactions_and_a_batch_that_comes_again_i
 ) -> None:
     source, checkpoint = f"{target}-source", tmp_path / "checkpoint"
     client, bootstrap = Confluent(), transactional
-    client.create_topic(bootstrap, source, len(PARTITIONS))
+    create_topic(bootstrap, source, len(PARTITIONS))
     sent = [Sent(b"v%d" % number, partition=number % 2) for number in range(40)]
     client.produce(bootstrap, source, sent)
     more = {"maxOffsetsPerTrigger": "20", "isolation.level": "read_committed"}
