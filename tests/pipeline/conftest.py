@@ -52,6 +52,10 @@ def spark(connector: list[Path] | NoConnector) -> Iterator[SparkSession]:
                 "spark.jars": ",".join(map(str, jars)),
                 "spark.sql.shuffle.partitions": "2",
                 "spark.sql.streaming.pollingDelay": "20ms",
+                # On a busy machine ten seconds pass between two batches: an idle trigger between
+                # them would be among the progress that tests compare.
+                "spark.sql.streaming.noDataProgressEventInterval": "1h",
+                "spark.python.authenticate.socketTimeout": "120s",
                 "spark.local.dir": scratch,
                 "spark.sql.warehouse.dir": f"{scratch}/warehouse",
             },
