@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -26,6 +26,12 @@ HERE = Path(__file__).parent
 
 Fill = Callable[..., str]
 Options = Mapping[str, Any]
+
+FEW_LOGS: Final = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+"""A hundred logs that are made at the first transaction keep a busy machine for long."""
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +74,7 @@ def spark(connector: list[Path] | NoConnector) -> Iterator[SparkSession]:
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     """Two nodes, so that partitions have different leaders."""
-    with Cluster(2, settings={**STEADY, "offsets.topic.num.partitions": "4"}) as running:
+    with Cluster(2, settings={**STEADY, **FEW_LOGS}) as running:
         yield running
         close_clients()
 
@@ -80,9 +86,10 @@ def transactional(
     """The address of a cluster that coordinates transactions: two nodes of ours; Kafka itself."""
     with ExitStack() as stack:
         if request.param == "ours":
-            address = stack.enter_context(Cluster(2, settings=STEADY)).bootstrap
+            address = stack.enter_context(Cluster(2, settings={**STEADY, **FEW_LOGS})).bootstrap
         else:
-            address = stack.enter_context(kafka_alone(tmp_path_factory.mktemp("kafka")))
+            directory = tmp_path_factory.mktemp("kafka")
+            address = stack.enter_context(kafka_alone(directory, **FEW_LOGS))
         yield address
         close_clients(address)
 
