@@ -31,6 +31,10 @@ STEADY_LINES: Final = (
 """So that nothing moves on a busy machine (docs/beacons.md), and groups form at once."""
 
 
+NOT_YET: Final = (KafkaError._PARTIAL, KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+"""What librdkafka says of a node that listens and does not serve for a minute."""
+
+
 class SecuredCluster:
     """Nodes by number from 1; ``directory`` is what the command made.
 
@@ -237,7 +241,7 @@ class SecuredCluster:
         try:
             found = AdminClient(settings).list_topics(timeout=60)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._PARTIAL:
+            if error.args[0].code() not in NOT_YET:
                 raise
             return False
         return len(found.brokers) == self._count and found.controller_id > 0
