@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 
 OFFSETS_TOPIC = "__consumer_offsets"
+_START_S = 60.0
 
 
 class ClusterView:
@@ -22,7 +23,7 @@ class ClusterView:
         self._client = KazooClient(hosts, timeout=30.0)
 
     def __enter__(self) -> Self:
-        self._client.start(timeout=10)
+        self._client.start(timeout=_START_S)
         return self
 
     def __exit__(self, *exc_info: object) -> None:

@@ -129,6 +129,10 @@ class System:
                 [NewTopic(name=TOPIC, partitions=PARTITIONS, replication_factor=factor)],
                 exist_ok=True,
             )
+        for node in self.nodes:  # whichever is asked next, it knows the topic
+            async with Admin.of(node.bootstrap) as admin:
+                while not await _is_led(admin):  # noqa: ASYNC110 - a poll
+                    await asyncio.sleep(0.1)
 
     async def _leaders(self) -> list[int]:
         async with Admin.of([node.bootstrap for node in self.nodes]) as admin:
@@ -167,6 +171,11 @@ class System:
         for port in self._metrics:
             with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=60) as answer:
                 yield answer.read().decode()
+
+
+async def _is_led(admin: Admin) -> bool:
+    known = [topic for topic in await admin.list_topics() if topic.name == TOPIC]
+    return bool(known) and all(one.leader is not None for one in known[0].partitions)
 
 
 def _sample(text: str, name: str) -> float:

@@ -20,9 +20,8 @@ from barnabas.console.development.ports import LOOPBACK, free_ports
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _START_S: Final = 240.0
-_STOP_S: Final = 120.0
-"""Bounds for a machine full of other work; who kills a node that is on its way to an orderly end
-leaves its session behind, which keeps the next start of Kafka from its name."""
+"""Enough for a JVM on a machine full of other tests; who waits less says so."""
+_STOP_S: Final = 60.0
 _POLL_S: Final = 0.02
 _PORT: Final = re.compile(r":(\d+)\s*(?:,|$)")
 _LISTEN: Final = "0A"

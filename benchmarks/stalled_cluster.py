@@ -151,7 +151,7 @@ def _create_topic(addresses: Sequence[Address], factor: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def is_complete() -> bool:
-        return len(admin.list_topics(timeout=30).brokers) == factor
+        return len(admin.list_topics(timeout=WAIT_S).brokers) == factor
 
     until(is_complete, "all nodes are known")
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, factor)])[TOPIC].result(WAIT_S)

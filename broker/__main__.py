@@ -29,7 +29,7 @@ from .runtime import gc_tuning, thread_switching
 from .runtime.compiled_modules import kind_of_build
 from .runtime.freed_memory import keep_freed_memory
 from .runtime.json_log import JsonFormatter
-from .runtime.unblocked_log import UnblockedHandler
+from .runtime.unblocked_log import standard_error
 from .security.file_review import check_files
 from .settings.node_config import NodeConfig, load
 from .settings.properties import (
@@ -62,7 +62,7 @@ def main(
         format=LOG_FORMAT,
         datefmt=LOG_TIME,
         level=chosen.log_level,
-        handlers=[UnblockedHandler()],
+        handlers=[standard_error()],
     )
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     try:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.harness import nightly_list, tool_users
+from tests.harness.patience import be_patient
 from tests.harness.skip_report import (
     pytest_runtest_setup,
     pytest_terminal_summary,
@@ -50,7 +51,6 @@ BYTES_PER_WORKER: Final = 2 << 30
 """Three nodes, ZooKeeper and Kafka's own programs, or a Spark session."""
 WORKERS_MAX: Final = 8
 
-
 settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """How long an example takes says more about the machine than about us."""
 settings.register_profile("unhurried", settings.get_profile("searching"), derandomize=True)
@@ -68,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    be_patient()
     tool_users.register(config)
 
 

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from barnabas.client.admin.admin import Admin
 from barnabas.console.development.cluster import Cluster
 from tests.harness.page_examples import ROOT, Example, Reader, blocks, examples, pages
 from tests.harness.steady_settings import STEADY
+from tests.harness.znodes import session
 
 README = ROOT / "README.md"
 CONSUMERS = "/consumers"
@@ -97,13 +97,10 @@ async def _emptied(cluster: Cluster) -> None:
 
 
 def _forget_positions(servers: str) -> None:
-    zookeeper = KazooClient(servers)
-    zookeeper.start()
-    if zookeeper.exists(CONSUMERS):
-        for group in zookeeper.get_children(CONSUMERS):
-            zookeeper.delete(f"{CONSUMERS}/{group}", recursive=True)
-    zookeeper.stop()
-    zookeeper.close()
+    with session(servers) as zookeeper:
+        if zookeeper.exists(CONSUMERS):
+            for group in zookeeper.get_children(CONSUMERS):
+                zookeeper.delete(f"{CONSUMERS}/{group}", recursive=True)
 
 
 @pytest.mark.parametrize(

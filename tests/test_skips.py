@@ -22,7 +22,8 @@ ROOT = Path(__file__).parent.parent
 BARE = ROOT / "tests" / "bare.txt"
 SPARK = ROOT / "tests" / "pipeline"
 """One session fixture starts Spark for all of it: a few of its files show that any Java will do."""
-BARE_S = 300
+BARE_S = 800
+"""A whole pytest that collects a good part of the tests, on a machine full of others."""
 OTHER_REASONS = {
     "tests/harness/fixtures.py",  # the cluster was started elsewhere
     "tests/console/development/test_class_archive.py",  # a Java that has it done

@@ -243,6 +243,11 @@ def _of_logs(nodes: DynamicNodeConfig) -> Iterable[tuple[str, str, Setting, list
         yield key, names[0], item, [*_dynamic(names[0], nodes), *inherited]
 
 
+def inherited_sources(nodes: DynamicNodeConfig) -> Mapping[str, int]:
+    """Where what a topic does not set itself comes from, in Kafka's numbers."""
+    return {key: inherited[0][0] for key, _, _, inherited in _of_logs(nodes)}
+
+
 def _dynamic(name: str, nodes: DynamicNodeConfig) -> list[Value]:
     """What was set while nodes run: this one's own is stronger than that of all."""
     layers = ((NODE_SETTING, nodes.own), (ALL_NODES_SETTING, nodes.shared))

@@ -50,7 +50,7 @@ from .create_partitions import CreatePartitionsHandler
 from .delegation_tokens import DelegationTokensHandler
 from .delete_records import DeleteRecordsHandler
 from .describe_cluster import DescribeClusterHandler
-from .describe_configs import DescribeConfigsHandler
+from .describe_configs import DescribeConfigsHandler, inherited_sources
 from .describe_log_dirs import DescribeLogDirsHandler
 from .describe_producers import DescribeProducersHandler
 from .elect_leaders import ElectLeadersHandler
@@ -224,6 +224,7 @@ def _administration(node: HandlerDependencies) -> Iterator[ApiHandler]:
         heard=controller.heard,
         may_delete=node.config.topics.delete_topic_enable,
         mutations=node.quotas.mutations,
+        inherited=lambda: inherited_sources(node.node_configs),
     )
     yield CreatePartitionsHandler(
         PartitionCreator(node.zookeeper),

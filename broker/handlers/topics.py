@@ -60,11 +60,14 @@ class TopicsHandler:
         heard: Callable[[float], Awaitable[bool]],
         may_delete: bool,
         mutations: ControllerMutationQuotas | None = None,
+        inherited: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         """``heard`` waits, so many seconds at most, until every node obeyed the controller.
 
-        ``mutations`` None: nobody's changes are bound.
+        ``mutations`` None: nobody's changes are bound. ``inherited``: where settings come from that
+        a topic has not itself, in Kafka's numbers; those that are not named are defaults.
         """
+        self._inherited = inherited
         self._mutations = mutations
         self._writer = writer
         self._cache = cache
@@ -98,7 +101,7 @@ class TopicsHandler:
             except Refused as refusal:
                 results[topic.name] = _refused(topic.name, refusal)
                 continue
-            results[topic.name] = _created(plan)
+            results[topic.name] = _created(plan, self._inherited())
             made[topic.name] = plan
             await turn.step(len(plan.assignment))
         if not request.validate_only:
@@ -327,7 +330,7 @@ def _by_name(name: str) -> delete_topics.Topic:
     return delete_topics.Topic(name=name)
 
 
-def _created(plan: PlannedTopic) -> create_topics.TopicResult:
+def _created(plan: PlannedTopic, inherited: Mapping[str, int]) -> create_topics.TopicResult:
     return create_topics.TopicResult(
         name=plan.name,
         topic_id=plan.topic_id,
@@ -335,7 +338,7 @@ def _created(plan: PlannedTopic) -> create_topics.TopicResult:
         error_message=None,
         num_partitions=len(plan.assignment),
         replication_factor=plan.factor,
-        configs=_settings(plan.config, plan.configs),
+        configs=_settings(plan.config, {**inherited, **dict.fromkeys(plan.configs, OWN_SETTING)}),
     )
 
 
@@ -348,12 +351,12 @@ def _refused(name: str, refusal: Refused) -> create_topics.TopicResult:
     )
 
 
-def _settings(config: LogConfig, own: Mapping[str, str]) -> list[create_topics.ConfigResult]:
+def _settings(config: LogConfig, sources: Mapping[str, int]) -> list[create_topics.ConfigResult]:
     return [
         create_topics.ConfigResult(
             name=name,
             value=as_text(getattr(config, item.field)),
-            config_source=OWN_SETTING if name in own else DEFAULT_SETTING,
+            config_source=sources.get(name, DEFAULT_SETTING),
         )
         for name, item in declared(LogConfig).items()
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import select
+import sys
 from collections import deque
 from typing import Final
 
@@ -74,6 +75,14 @@ class UnblockedHandler(logging.Handler):
 
     def _line(self, record: logging.LogRecord) -> bytes:
         return f"{self.format(record)}\n".encode(errors="backslashreplace")
+
+
+def standard_error() -> logging.Handler:
+    """The handler of a node's log; of a node that was started with it closed one that is silent.
+
+    The descriptor may be a segment's then: the first file that is opened takes its number.
+    """
+    return UnblockedHandler() if sys.__stderr__ is not None else logging.NullHandler()
 
 
 def _about_lost(count: int) -> logging.LogRecord:

@@ -33,10 +33,10 @@ from tests.harness.waiting import eventually
 from .load import OFFSETS
 from .offset_load import LateQuestions
 from .schedule import NODE_FAULTS, ZOOKEEPER_FAULTS, Aim, Fault, Round, schedule
-from .trial import NODES, Trial, last_words, serious
+from .trial import NODES, OFFSETS_PARTITIONS, Trial, last_words, serious
 
 SETTINGS: Final = {
-    "offsets.topic.num.partitions": "6",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     "leader.imbalance.check.interval.seconds": "1",
     "leader.imbalance.per.broker.percentage": "0",
     "min.insync.replicas": "2",
@@ -116,12 +116,7 @@ class Campaign:
         return found
 
     def _round(self, number: int, planned: Round) -> Outcome:
-        if planned.aim is Aim.ENSEMBLE:
-            victim, groups = 0, self._trial.load.groups
-        else:
-            victim = self._victim(planned)
-            groups = self._trial.groups_of(victim)
-        is_both = bool(victim and groups) and self._view.controller() == victim
+        victim, groups, is_both = self._target(planned)
         moment = time.monotonic()
         if victim:
             self._hurt(victim, planned, groups)
@@ -134,17 +129,24 @@ class Campaign:
         outage = self._trial.outage_s(groups, moment)
         return Outcome(number, planned, victim, is_both, outage, healed - back)
 
-    def _victim(self, planned: Round) -> int:
+    def _target(self, planned: Round) -> tuple[int, Sequence[str], bool]:
+        """The victim, its groups, and whether it rules: all as they were when it was chosen."""
+        if planned.aim is Aim.ENSEMBLE:
+            return 0, self._trial.load.groups, False
         if planned.aim is Aim.BOTH:
-            return eventually(self._ruling_coordinator, what="a controller that coordinates")
-        nodes = list(range(1, NODES + 1))
+            found = eventually(self._ruling_coordinator, what="a controller that coordinates")
+            assert found is not None
+            return *found, True
+        nodes = {node: self._trial.groups_of(node) for node in range(1, NODES + 1)}
         if planned.aim is Aim.COORDINATOR:
-            nodes = [node for node in nodes if self._trial.groups_of(node)]
-        return nodes[int(planned.luck * len(nodes))]
+            nodes = {node: groups for node, groups in nodes.items() if groups}
+        victim = list(nodes)[int(planned.luck * len(nodes))]
+        return victim, nodes[victim], bool(nodes[victim]) and self._view.controller() == victim
 
-    def _ruling_coordinator(self) -> int:
+    def _ruling_coordinator(self) -> tuple[int, Sequence[str]] | None:
         controller = self._view.controller()
-        return controller if controller and self._trial.groups_of(controller) else 0
+        groups = self._trial.groups_of(controller) if controller else []
+        return (controller, groups) if controller and groups else None
 
     def _hurt_zookeeper(self, planned: Round) -> None:
         """Stall all servers, restart one after the other, or kill one, which may be the leader."""

@@ -54,8 +54,8 @@ class CopyTask:
     """The file that it writes."""
     batch: int = 100
     """Records in a transaction, at most."""
-    timeout_ms: int = 10_000
-    """Of its transactions."""
+    timeout_ms: int = 30_000
+    """Of its transactions: on a busy machine a job that is well may need ten seconds for one."""
     abort_every: int = 7
     """It aborts each so many-th transaction of its own accord."""
 

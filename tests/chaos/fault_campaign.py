@@ -20,13 +20,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kazoo.exceptions import KazooException
-
-from barnabas.protocol.hashing import group_partition
-from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
+from benchmarks.cluster_view import ClusterView
 from tests.chaos.load_of_every_client import EveryClient
 from tests.chaos.network_namespaces import Network
 from tests.crash.powered_disk import hide_mounts, why_not
+from tests.harness.patience import be_patient
 from tests.harness.waiting import eventually
 
 from . import network_namespaces as networks
@@ -72,25 +70,9 @@ class Outcome:
 
 
 class FaultTrial(Trial):
-    """A trial that asks ZooKeeper again when it just came back."""
+    """A trial with clients that wait in ways of their own."""
 
     patience_s = CLIENTS_S
-
-    def _wants(self) -> list[str]:
-        try:
-            return super()._wants()
-        except KazooException as error:
-            return [f"an answer of ZooKeeper ({error!r})"]
-
-    def groups_of(self, node: int) -> list[str]:
-        def all_leaders() -> Mapping[int, int]:
-            found = self._view.leaders(OFFSETS_TOPIC)
-            is_whole = len(found) == int(SETTINGS["offsets.topic.num.partitions"])
-            return found if is_whole else {}
-
-        leaders = eventually(all_leaders, within_s=60.0, what="who coordinates")
-        groups = self.load.groups
-        return [one for one in groups if leaders[group_partition(one, len(leaders))] == node]
 
 
 @dataclass(slots=True)
@@ -142,9 +124,7 @@ class FaultCampaign:
         return found + self._errors()
 
     def _round(self, number: int, planned: Planned) -> Outcome:
-        victim = 0 if planned.kind is FaultKind.ZOOKEEPER_STOPPED else self._victim(planned)
-        groups = self._trial.groups_of(victim) if victim else self._trial.load.groups
-        is_both = self._view.controller() == victim and bool(groups)
+        victim, groups, is_both = self._target(planned)
         epoch = self._controller_epoch()
         log = self._cluster.node(victim).log if victim else None
         start = log.stat().st_size if log else 0
@@ -168,17 +148,24 @@ class FaultCampaign:
             self._controller_epoch() - epoch,
         )
 
-    def _victim(self, planned: Planned) -> int:
+    def _target(self, planned: Planned) -> tuple[int, Sequence[str], bool]:
+        """The victim, its groups, and whether it rules: all as they were when it was chosen."""
+        if planned.kind is FaultKind.ZOOKEEPER_STOPPED:
+            return 0, self._trial.load.groups, False
         if planned.aim is Aim.BOTH:
-            return eventually(self._ruling_coordinator, what="a controller that coordinates")
-        nodes = list(range(1, NODES + 1))
+            found = eventually(self._ruling_coordinator, what="a controller that coordinates")
+            assert found is not None
+            return *found, True
+        nodes = {node: self._trial.groups_of(node) for node in range(1, NODES + 1)}
         if planned.aim is Aim.COORDINATOR:
-            nodes = [node for node in nodes if self._trial.groups_of(node)]
-        return nodes[int(planned.luck * len(nodes))]
+            nodes = {node: groups for node, groups in nodes.items() if groups}
+        victim = list(nodes)[int(planned.luck * len(nodes))]
+        return victim, nodes[victim], bool(nodes[victim]) and self._view.controller() == victim
 
-    def _ruling_coordinator(self) -> int:
+    def _ruling_coordinator(self) -> tuple[int, Sequence[str]] | None:
         controller = self._view.controller()
-        return controller if controller and self._trial.groups_of(controller) else 0
+        groups = self._trial.groups_of(controller) if controller else []
+        return (controller, groups) if controller and groups else None
 
     def _controller_epoch(self) -> int:
         def ask() -> int | None:
@@ -261,6 +248,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write what came of it here")
     given = parser.parse_args()
     logging.getLogger().addHandler(logging.NullHandler())  # lost connections are no news here
+    be_patient()
 
     def tell(line: str) -> None:
         print(line, flush=True)  # noqa: T201 - the command's output

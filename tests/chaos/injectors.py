@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from barnabas.protocol.zookeeper.znodes import broker_path
@@ -195,7 +196,10 @@ def expire(hosts: str, path: str) -> None:
             finally:
                 thief.stop()
                 thief.close()
-            now = client.exists(path)
+            try:
+                now = client.exists(path)
+            except KazooException:  # this session was disturbed: it is asked for again
+                return False
             return now is None or now.ephemeralOwner != owner
 
         eventually(is_over, within_s=180, what=f"the session that owns {path} is over")

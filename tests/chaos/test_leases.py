@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.ports import LOOPBACK
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
 from tests.chaos.offset_history_checks import Read
 from tests.chaos.offset_load import LateQuestions, commit_with_metadata
+from tests.harness.confluent_client import Confluent
 from tests.harness.raw_calls import (
     COORDINATOR_LOAD_IN_PROGRESS,
     NO_ERROR,
@@ -30,8 +29,8 @@ TOPIC = "t"
 GROUPS = [f"group-{number}" for number in range(12)]
 OLD, NEW = 1, 2
 WAIT_S = 120.0
-PATIENCE_S = 1.0
-"""A node that sleeps is not waited for longer."""
+PATIENCE_S = 10.0
+"""Who does not answer for so long is asked again; nobody asks the node that sleeps."""
 
 
 class Nodes:
@@ -41,8 +40,7 @@ class Nodes:
         self.cluster = cluster
         self.view = view
         self.addresses: list[Address] = [(LOOPBACK, node.port) for node in cluster.nodes]
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(WAIT_S)
+        Confluent().create_topic(cluster.bootstrap, TOPIC, 1, 3)
 
     def commit(self, groups: Sequence[str], value: int, asked: Sequence[Address]) -> None:
         """Commit to every group; only ``asked`` are asked who coordinates."""

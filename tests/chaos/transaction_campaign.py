@@ -63,8 +63,12 @@ CHUNK: Final = 500
 PATIENCE_S: Final = 240.0
 REST_S: Final = 60.0
 """By then every time-out of a transaction is over."""
-STOP_S: Final = 90.0
-"""A job ends within so long: three calls of its client may have to time out before."""
+STOP_S: Final = 150.0
+"""A job ends within so long: three calls of its client may have to time out before, 30 s each."""
+SAID_S: Final = 60.0
+"""So long a job that is asked where it is may take to say so."""
+DUMPED: Final = "most recent call first"
+"""What faulthandler says before the calls of a thread."""
 PAUSE_S: Final = 8.0
 """Longer than a job's session: others take its partitions."""
 HUNG_S: Final = 30.0
@@ -237,7 +241,7 @@ class Jobs:
             self._killed.add(number)
         else:
             os.kill(job.pid, signal.SIGUSR1)
-            time.sleep(1.0)
+            _await_dump(job)
         job.kill()
 
     def _judge(self, number: int, job: ChildProcess, how: str | None = None) -> None:
@@ -435,6 +439,16 @@ class Campaign:
                     await asyncio.sleep(POLL_S * 4)
         except TimeoutError:
             return
+
+
+def _await_dump(job: ChildProcess) -> None:
+    """Return when it has said where it is and says no more, or does not say so in time."""
+    deadline, size = time.monotonic() + SAID_S, -1
+    while time.monotonic() < deadline and job.is_running:
+        before, size = size, job.log.stat().st_size
+        if size == before and DUMPED in job.log.read_text(errors="replace"):
+            return
+        time.sleep(POLL_S)
 
 
 class NodeFaults:

@@ -5,10 +5,11 @@ Source: docs/spec/reliability.md §3 and §4.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -21,6 +22,7 @@ from barnabas.protocol.hashing import group_partition
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
 from tests.chaos.offset_history_checks import Read
 from tests.harness.confluent_client import Confluent
+from tests.harness.coordinators import coordinator
 from tests.harness.raw_calls import NO_ERROR, fetch_offsets, find_coordinator
 from tests.harness.raw_connection import Address, Closed, RawConnection
 from tests.harness.waiting import TooLate, eventually
@@ -29,6 +31,8 @@ from .load import OFFSETS, PARTITIONS, RECORDS, Load
 from .record_checks import RecordId, differences
 
 NODES: Final = 3
+OFFSETS_PARTITIONS: Final = 6
+"""Of the offsets topic, in the settings of every cluster that is tried."""
 RECOVERY_S: Final = 180.0
 LAST_LINES: Final = 40
 
@@ -84,8 +88,13 @@ class Trial:
         await_none(self._wants, what)
 
     def groups_of(self, node: int) -> list[str]:
-        """The load's groups that a node coordinates."""
-        leaders = self._view.leaders(OFFSETS_TOPIC)
+        """The load's groups that a node coordinates; ZooKeeper is asked again until it knows."""
+
+        def all_leaders() -> Mapping[int, int]:
+            found = self._view.leaders(OFFSETS_TOPIC)
+            return found if len(found) == OFFSETS_PARTITIONS else {}
+
+        leaders = eventually(all_leaders, within_s=60.0, what="who coordinates")
         groups = self.load.groups
         return [one for one in groups if leaders[group_partition(one, len(leaders))] == node]
 
@@ -109,21 +118,30 @@ class Trial:
         final = {group: self._committed(group, OFFSETS, [0])[0] for group in groups}
         every = list(range(PARTITIONS))
         members = {group: self._committed(group, RECORDS, every) for group in self.load.members}
-        return self.load.findings(final, members, log) + differences(self._copies())
+        return self.load.findings(final, members, log) + self._differences()
 
     def _wants(self) -> list[str]:
-        try:
-            found = self._view.wants([OFFSETS, RECORDS, OFFSETS_TOPIC])
-            return found + [f"{NODES} nodes"] * (len(self._view.brokers()) < NODES)
-        except KazooException as problem:  # ZooKeeper was hurt: asked again
-            return [repr(problem)]
+        return self._view.wants([OFFSETS, RECORDS, OFFSETS_TOPIC]) + self._missing_nodes()
 
     def _create_topics(self) -> None:
+        """While all nodes are there, that of the offsets too.
+
+        Where a busy node was away for a moment when the load begins, the controller would say in
+        its log that there are too few nodes for it, which is a finding.
+        """
+        await_none(self._missing_nodes, "all nodes are there")
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         wanted = [NewTopic(OFFSETS, 1, NODES)]
         wanted.append(NewTopic(RECORDS, PARTITIONS, NODES, config={"retention.ms": "-1"}))
         for created in admin.create_topics(wanted).values():
             created.result(RECOVERY_S)
+        coordinator(self.addresses, "any")
+
+    def _missing_nodes(self) -> list[str]:
+        try:
+            return [f"{NODES} nodes"] * (len(self._view.brokers()) < NODES)
+        except KazooException as problem:  # ZooKeeper was hurt: asked again
+            return [repr(problem)]
 
     def _committed(self, group: str, topic: str, partitions: list[int]) -> dict[int, Read]:
         def ask() -> dict[int, Read] | None:
@@ -141,6 +159,15 @@ class Trial:
             return {index: Read(one.offset, began, ended, "last") for index, one in found.items()}
 
         return eventually(ask, what=f"what {group} committed") or {}
+
+    def _differences(self) -> list[str]:
+        """Between replicas, once they have fetched what their leader took last.
+
+        A record whose producer waits no more may reach them after all others.
+        """
+        with contextlib.suppress(TooLate):
+            eventually(lambda: not differences(self._copies()), what="all replicas are equal")
+        return differences(self._copies())
 
     def _copies(self) -> dict[str, dict[int, bytes]]:
         """The bytes of every replica; nobody writes any more."""

@@ -242,7 +242,7 @@ async def scripted_transactions(count: int = 1) -> AsyncIterator[ScriptedTransac
 
 async def until(condition: Any) -> None:
     """Return when it holds; the time-out is of the test's own."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while True:
             if condition():
                 return

@@ -24,9 +24,11 @@ from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.java import java_text
 from barnabas.console.development.ports import free_ports
 from barnabas.pipeline.jobs import launch
+from tests.harness.steady_settings import STEADY
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "barnabas.console")
+PATIENT = ("--timeout-ms", "60000")
 STRANGE = "dätä dir\\n"
 """A name of a directory: not ASCII, with a space, and with what a settings file escapes."""
 RAW = re.compile(r"Errno|Traceback|[A-Z]\w+(Error|Exception)\b|codec can't")
@@ -221,7 +223,7 @@ def test_a_file_that_is_not_what_it_should_be_is_told_in_plain_words(
     elif "--data" in words:
         path.touch()
     at = {"FILE": str(path), "ZOOKEEPER": given_cluster.zookeeper, "FILE/x": str(path / "x")}
-    where = ["--bootstrap", given_cluster.bootstrap]
+    where = ["--bootstrap", given_cluster.bootstrap, *PATIENT]
     asks = words[0] in ("groups", "offsets")
     if words[0] == "spark":
         assert launch_plan(path, kind)
@@ -253,7 +255,7 @@ def launch_plan(path: Path, kind: str) -> bool:
 
 @pytest.fixture(scope="module")
 def given_cluster() -> Iterator[Cluster]:
-    with Cluster(1) as running:
+    with Cluster(1, settings=STEADY) as running:
         yield running
 
 
@@ -305,7 +307,7 @@ def test_a_cluster_lives_in_a_directory_of_any_name(tmp_path: Path, locale: str)
     assert running.stdout is not None
     said = b""
     too_late = threading.Timer(
-        120, running.kill
+        300, running.kill
     )  # or a line that changed would be awaited for ever
     too_late.start()
     while b"-G g orders" not in said and (line := running.stdout.readline()):
@@ -346,7 +348,8 @@ def test_streams_that_are_closed_or_full_are_no_traceback(shell: str, code: int)
 
 def test_a_full_disk_is_told_once(given_cluster: Cluster) -> None:
     given_cluster.create_topic("some")
-    done = run("topics", "list", "--bootstrap", given_cluster.bootstrap, shell=">/dev/full")
+    where = ["--bootstrap", given_cluster.bootstrap, *PATIENT]
+    done = run("topics", "list", *where, shell=">/dev/full")
     assert (done.returncode, done.stderr) == (1, "barnabas: no space left on device\n")
 
 
@@ -355,12 +358,13 @@ def test_a_reader_that_has_gone_away_is_no_traceback(
     words: Sequence[str], given_cluster: Cluster
 ) -> None:
     given_cluster.create_topic(f"read-{words[0]}")
-    done = run("topics", *words, shell=f"--bootstrap {given_cluster.bootstrap} | true")
+    done = run("topics", *words, *PATIENT, shell=f"--bootstrap {given_cluster.bootstrap} | true")
     assert done.stderr == ""
 
 
 def test_standard_input_that_is_closed_holds_no_offset(given_cluster: Cluster) -> None:
-    done = run("groups", "import", "-", "--bootstrap", given_cluster.bootstrap, shell="<&-")
+    where = ["--bootstrap", given_cluster.bootstrap, *PATIENT]
+    done = run("groups", "import", "-", *where, shell="<&-")
     assert (done.returncode, done.stderr) == (1, "barnabas: - holds no offset\n")
 
 

@@ -21,6 +21,8 @@ from tests.harness.records import numbered
 from tests.harness.waiting import eventually
 
 FILE = REPOSITORY / "docker-compose.yml"
+ANSWER_S = 60.0
+"""httpx gives up after five seconds, unless it is told."""
 NODES = [f"{role}-{number}" for role in ("broker", "coordinator") for number in (1, 2, 3)]
 
 
@@ -113,15 +115,15 @@ def test_the_link_in_the_log_opens_a_console_that_sees_every_node(compose: Runni
     said = compose.project.run("logs", "--no-color", "console")
     (link,) = re.findall(r"http://\S+token=\S+", said)
     assert link.startswith(f"http://localhost:{compose.ports['console']}/")
-    with httpx.Client(follow_redirects=True) as reader:
+    with httpx.Client(follow_redirects=True, timeout=ANSWER_S) as reader:
         assert "Overview" in reader.get(link).text
         base = link.partition("/login")[0]
         brokers = reader.get(f"{base}/brokers.json").json()["brokers"]
         assert len(brokers) == len(NODES)
         leases = reader.get(f"{base}/leases.json").json()["nodes"]
         assert all(row["is_told"] for row in leases), "the console shows the nodes' token"
-        assert httpx.get(f"{base}/overview").status_code == 401
-        assert httpx.get(f"{base}/metrics").status_code == 401
+        assert httpx.get(f"{base}/overview", timeout=ANSWER_S).status_code == 401
+        assert httpx.get(f"{base}/metrics", timeout=ANSWER_S).status_code == 401
 
 
 @pytest.mark.nightly
@@ -132,12 +134,12 @@ def test_prometheus_beside_it_collects_from_all_and_knows_the_rules(compose: Run
 
     def nodes_are_up() -> bool:
         try:
-            found = httpx.get(f"{base}/targets").json()["data"]["activeTargets"]
+            found = httpx.get(f"{base}/targets", timeout=ANSWER_S).json()["data"]["activeTargets"]
         except httpx.TransportError:
             return False
         healths = {target["labels"]["instance"]: target["health"] for target in found}
         return [healths.get(f"{name}:9404") for name in NODES] == ["up"] * len(NODES)
 
-    eventually(nodes_are_up, within_s=120, what="Prometheus collects from every node")
-    groups = httpx.get(f"{base}/rules").json()["data"]["groups"]
+    eventually(nodes_are_up, within_s=240, what="Prometheus collects from every node")
+    groups = httpx.get(f"{base}/rules", timeout=ANSWER_S).json()["data"]["groups"]
     assert {rule["name"] for group in groups for rule in group["rules"]} >= {"BarnabasNodeDown"}

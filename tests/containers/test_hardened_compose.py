@@ -140,7 +140,9 @@ def console_shows_what_alice_may_see(hardened: Hardened) -> None:
     trust = ssl.create_default_context(cafile=str(hardened.made / "console" / "truststore.pem"))
     base = f"https://localhost:{hardened.console}"
     password = (hardened.made / "users" / "alice.password").read_text().strip()
-    with httpx.Client(base_url=base, verify=trust, headers={"origin": base}) as browser:
+    with httpx.Client(
+        base_url=base, verify=trust, headers={"origin": base}, timeout=WAIT_S
+    ) as browser:
         wrong = browser.post("/login", data={"username": "alice", "password": "no"})
         assert wrong.status_code == 401, wrong.text
         asked = browser.post("/login", data={"username": "alice", "password": password})

@@ -86,7 +86,7 @@ class SmallNode:
             zookeeper=self.zookeeper,
             node_id=node_id,
             internal_listener="INTERNAL",
-            settings=ControllerSettings(),
+            settings=cluster.settings,
             dial=cluster.dial,
             now_ms=lambda: 1,
             rng=cluster.rng,
@@ -205,6 +205,8 @@ class SmallCluster:
     orders: list[ReceivedRequest] = field(default_factory=list)
     unclean_topics: set[str] = field(default_factory=set)
     may_delete_topics: bool = True
+    settings: ControllerSettings = field(default_factory=ControllerSettings)
+    """Of every node's controller."""
     delay: Callable[[], float] = lambda: 0.0
     """How long an order, or an answer, is under way."""
     loses_answer: Callable[[], bool] = lambda: False

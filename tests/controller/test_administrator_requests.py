@@ -48,7 +48,7 @@ async def grown(
     *topics: create_partitions.Topic,
     version: int = 3,
     validate_only: bool = False,
-    timeout_ms: int = 5000,
+    timeout_ms: int = 60_000,
 ) -> dict[str, int]:
     request = create_partitions.CreatePartitionsRequest(
         topics=topics, timeout_ms=timeout_ms, validate_only=validate_only
@@ -162,7 +162,7 @@ async def elected(
     *,
     kind: int = PREFERRED,
     version: int = 2,
-    timeout_ms: int = 5000,
+    timeout_ms: int = 60_000,
 ) -> Any:
     named = None
     if partitions is not None:

@@ -12,9 +12,12 @@ import pytest
 from barnabas.broker.coordination.coordinator_ports import CoordinatorTopics
 from barnabas.broker.handlers.acls import AclsHandler
 from barnabas.broker.handlers.describe_cluster import DescribeClusterHandler
+from barnabas.broker.handlers.describe_configs import inherited_sources
 from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.handlers.topics import TopicsHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
+from barnabas.broker.settings.node_config import load
 from barnabas.broker.storage.cooperative import at_once
 from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from barnabas.protocol.api import ApiKey
@@ -396,7 +399,7 @@ async def test_created_topics_are_answered_when_every_partition_is_led(
     await cluster.elected()
     handler = topics_handler(cluster, node)
     request = create_topics.CreateTopicsRequest(
-        topics=[wanted("a", 3), wanted("b", 1, 2), wanted("c"), wanted("c")], timeout_ms=5000
+        topics=[wanted("a", 3), wanted("b", 1, 2), wanted("c"), wanted("c")], timeout_ms=60_000
     )
     answer = await handler.create(call(request, 7))
     codes = {result.name: result.error_code for result in answer.topics}
@@ -417,18 +420,40 @@ async def test_created_topics_are_answered_when_every_partition_is_led(
     assert settings["cleanup.policy"] == ("delete", 5)
 
 
+async def test_a_created_topic_tells_where_what_it_inherits_comes_from(
+    cluster: SmallCluster,
+) -> None:
+    """As DescribeConfigs does: the node's file, what was set at run time, or a default."""
+    node = await cluster.start(1)
+    await cluster.elected()
+    file = load({"zookeeper.connect": "z:1", "log.dirs": "d", "log.segment.bytes": "70000"})
+    nodes = DynamicNodeConfig(cluster.observer, 1, file)
+    handler = TopicsHandler(
+        cluster.writer(),
+        node.cache,
+        is_controller=lambda: node.controller.is_active,
+        heard=node.controller.heard,
+        may_delete=True,
+        inherited=lambda: inherited_sources(nodes),
+    )
+    request = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=60_000)
+    (made,) = (await handler.create(call(request, 7))).topics
+    sources = {item.name: item.config_source for item in made.configs or ()}
+    assert (sources["retention.ms"], sources["segment.bytes"], sources["preallocate"]) == (1, 4, 5)
+
+
 async def test_a_creation_is_answered_when_the_last_node_has_heard_of_the_topic(
     cluster: SmallCluster,
 ) -> None:
     nodes = [await cluster.start(number) for number in (1, 2)]
     await cluster.elected()
     controller, other = sorted(nodes, key=lambda node: not node.controller.is_active)
-    assert await controller.controller.heard(5)
+    assert await controller.controller.heard(60)
     other.listens.clear()
-    request = create_topics.CreateTopicsRequest(topics=[wanted("a", 2)], timeout_ms=5000)
+    request = create_topics.CreateTopicsRequest(topics=[wanted("a", 2)], timeout_ms=60_000)
     handler = topics_handler(cluster, controller)
     creation = asyncio.create_task(handler.create(call(request, 7)))
-    assert await controller.cache.wait_until(lambda snapshot: "a" in snapshot.topics, 5)
+    assert await controller.cache.wait_until(lambda snapshot: "a" in snapshot.topics, 60)
     assert not creation.done()
     other.listens.set()
     assert (await creation).topics[0].error_code == ErrorCode.NONE
@@ -452,7 +477,7 @@ async def test_a_topic_chosen_for_nodes_that_are_down_is_answered_as_timed_out_w
         )
         for name, nodes in chosen.items()
     ]
-    request = create_topics.CreateTopicsRequest(topics=topics, timeout_ms=500)
+    request = create_topics.CreateTopicsRequest(topics=topics, timeout_ms=3000)
     answer = await topics_handler(cluster, node).create(call(request, 7))
     codes = {result.name: result.error_code for result in answer.topics}
     assert codes == {"led": ErrorCode.NONE, "leaderless": ErrorCode.REQUEST_TIMED_OUT}
@@ -486,10 +511,10 @@ async def test_another_node_than_the_controller_creates_and_deletes_nothing(
     await cluster.elected()
     other = await cluster.start(2, ("broker",))
     handler = topics_handler(cluster, other)
-    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=5000)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=60_000)
     made = await handler.create(call(creation, 5))
     assert made.topics[0].error_code == ErrorCode.NOT_CONTROLLER
-    deletion = delete_topics.DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000)
+    deletion = delete_topics.DeleteTopicsRequest(topic_names=["a"], timeout_ms=60_000)
     gone = await handler.delete(call(deletion, 5))
     assert gone.responses[0].error_code == ErrorCode.NOT_CONTROLLER
 
@@ -498,12 +523,12 @@ async def test_a_name_is_free_again_when_its_deletion_is_answered(cluster: Small
     node = await cluster.start(1)
     await cluster.elected()
     handler = topics_handler(cluster, node)
-    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=5000)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=60_000)
     for _ in range(3):
         made = await handler.create(call(creation, 7))
         assert made.topics[0].error_code == ErrorCode.NONE
         deletion = delete_topics.DeleteTopicsRequest(
-            topics=[delete_topics.Topic(topic_id=made.topics[0].topic_id)], timeout_ms=5000
+            topics=[delete_topics.Topic(topic_id=made.topics[0].topic_id)], timeout_ms=60_000
         )
         gone = await handler.delete(call(deletion, 6))
         assert (gone.responses[0].error_code, gone.responses[0].name) == (ErrorCode.NONE, "a")
@@ -514,10 +539,10 @@ async def test_a_topic_that_only_others_heard_of_yet_is_deleted(cluster: SmallCl
     node = await cluster.start(1)
     await cluster.elected()
     handler = topics_handler(cluster, node)
-    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=5000)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=60_000)
     await handler.create(call(creation, 7))
     node.cache.snapshot = replace(node.cache.snapshot, topics={})
-    deletion = delete_topics.DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000)
+    deletion = delete_topics.DeleteTopicsRequest(topic_names=["a"], timeout_ms=60_000)
     assert (await handler.delete(call(deletion, 5))).responses[0].error_code == ErrorCode.NONE
     assert await cluster.observer.children("/brokers/topics") == []
 
@@ -548,9 +573,9 @@ async def test_an_internal_topic_is_deleted_by_force_alone(
     node = await cluster.start(1)
     await cluster.elected()
     handler = topics_handler(cluster, node)
-    creation = create_topics.CreateTopicsRequest(topics=[wanted(name)], timeout_ms=5000)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted(name)], timeout_ms=60_000)
     assert (await handler.create(call(creation, 5))).topics[0].error_code == ErrorCode.NONE
-    deletion = call(delete_topics.DeleteTopicsRequest(topic_names=[name], timeout_ms=5000), 5)
+    deletion = call(delete_topics.DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000), 5)
     refused = (await handler.delete(deletion)).responses[0]
     assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert name in node.cache.snapshot.topics

@@ -43,7 +43,7 @@ async def told_of(links: list[Link], orders: int, caplog: pytest.LogCaptureFixtu
     for number in range(orders):
         answered = asyncio.Event()
         channel.send(QueuedRequest(number, 0, lambda _, done=answered: done.set()))  # type: ignore[misc]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await answered.wait()
     running.cancel()
     return [record.getMessage() for record in caplog.records]

@@ -39,7 +39,7 @@ async def test_many_topics_of_one_request_read_names_and_nodes_once(
     monkeypatch.setattr(cluster.observer, "children", noted_children)
     monkeypatch.setattr(cluster.observer, "get", noted_get)
     names = [f"topic-{number}" for number in range(30)]
-    request = create_topics.CreateTopicsRequest(topics=list(map(wanted, names)), timeout_ms=5000)
+    request = create_topics.CreateTopicsRequest(topics=list(map(wanted, names)), timeout_ms=60_000)
     controller = next(node for node in nodes if node.controller.is_active)
     answer = await topics_handler(cluster, controller).create(call(request, 7))
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.NONE] * len(names)
@@ -58,7 +58,7 @@ async def test_a_topic_created_by_the_same_request_takes_its_like_names(
     await cluster.elected()
     request = create_topics.CreateTopicsRequest(
         topics=[wanted("a.b"), wanted("c"), wanted("a_b")],
-        timeout_ms=5000,
+        timeout_ms=60_000,
         validate_only=validate_only,
     )
     answer = await topics_handler(cluster, node).create(call(request, 7))
@@ -79,7 +79,7 @@ async def test_a_topic_that_another_node_creates_meanwhile_is_refused_and_so_are
 
     monkeypatch.setattr(cluster.observer, "multi", overtaken)
     request = create_topics.CreateTopicsRequest(
-        topics=[wanted("a.b"), wanted("a_b"), wanted("c")], timeout_ms=5000
+        topics=[wanted("a.b"), wanted("a_b"), wanted("c")], timeout_ms=60_000
     )
     answer = await topics_handler(cluster, node).create(call(request, 7))
     assert [topic.error_code for topic in answer.topics] == [
@@ -97,7 +97,7 @@ async def test_topics_deleted_by_one_request_are_marked_together_each_with_its_o
     await cluster.elected()
     handler = topics_handler(cluster, node)
     names = [f"topic-{number}" for number in range(30)]
-    creation = create_topics.CreateTopicsRequest(topics=list(map(wanted, names)), timeout_ms=5000)
+    creation = create_topics.CreateTopicsRequest(topics=list(map(wanted, names)), timeout_ms=60_000)
     await handler.create(call(creation, 7))
     under_way, most = 0, 0
     create = cluster.observer.create
@@ -115,7 +115,7 @@ async def test_topics_deleted_by_one_request_are_marked_together_each_with_its_o
 
     monkeypatch.setattr(cluster.observer, "create", noted)
     asked = [*names, "nobody", "topic-3"]
-    deletion = delete_topics.DeleteTopicsRequest(topic_names=asked, timeout_ms=5000)
+    deletion = delete_topics.DeleteTopicsRequest(topic_names=asked, timeout_ms=60_000)
     answer = await handler.delete(call(deletion, 5))
     codes = dict.fromkeys(asked, ErrorCode.NONE) | {
         "topic-7": ErrorCode.REQUEST_TIMED_OUT,
@@ -136,7 +136,7 @@ async def test_topics_behind_those_that_zookeeper_did_not_answer_for_are_not_ask
     await cluster.elected()
     handler = topics_handler(cluster, node)
     names = [f"topic-{number}" for number in range(30)]
-    creation = create_topics.CreateTopicsRequest(topics=list(map(wanted, names)), timeout_ms=5000)
+    creation = create_topics.CreateTopicsRequest(topics=list(map(wanted, names)), timeout_ms=60_000)
     await handler.create(call(creation, 7))
     asked: list[str] = []
 
@@ -145,7 +145,7 @@ async def test_topics_behind_those_that_zookeeper_did_not_answer_for_are_not_ask
         raise ConnectionLost("nobody answers")
 
     monkeypatch.setattr(cluster.observer, "create", unanswered)
-    deletion = delete_topics.DeleteTopicsRequest(topic_names=names, timeout_ms=5000)
+    deletion = delete_topics.DeleteTopicsRequest(topic_names=names, timeout_ms=60_000)
     answer = await handler.delete(call(deletion, 5))
     assert {each.error_code for each in answer.responses} == {ErrorCode.REQUEST_TIMED_OUT}
     assert asked == [znodes.deletion_path(name) for name in names[:10]]

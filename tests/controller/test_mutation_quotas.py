@@ -45,14 +45,14 @@ class Bounded:
                 create_topics.Topic(name=name, num_partitions=count, replication_factor=1)
                 for name, count in topics.items()
             ],
-            timeout_ms=5000,
+            timeout_ms=60_000,
             validate_only=is_dry,
         )
         answer = await self._topics().create(call(request, version, peer=self.peer))
         return over_the_wire(answer, version)
 
     async def delete(self, *names: str, version: int = 5) -> Any:
-        request = delete_topics.DeleteTopicsRequest(topic_names=names, timeout_ms=5000)
+        request = delete_topics.DeleteTopicsRequest(topic_names=names, timeout_ms=60_000)
         answer = await self._topics().delete(call(request, version, peer=self.peer))
         return over_the_wire(answer, version)
 
@@ -69,7 +69,7 @@ class Bounded:
                 create_partitions.Topic(name=name, count=count, assignments=None)
                 for name, count in counts.items()
             ],
-            timeout_ms=5000,
+            timeout_ms=60_000,
             validate_only=is_dry,
         )
         answer = await handler.create(call(request, version, peer=self.peer))

@@ -92,7 +92,7 @@ async def test_a_move_waits_for_the_new_replicas_and_takes_the_old_ones_away(
     state = await four.state("t", 0)
     assert (state.leader, state.isr) == (3, (3, 4))
     await settled(four, (3, 4))
-    assert four.nodes[3].hosted["t", 0].leader_epoch == state.leader_epoch
+    await four.until(lambda: four.nodes[3].hosted["t", 0].leader_epoch == state.leader_epoch)
 
 
 async def test_a_move_that_only_reorders_replicas_is_over_at_once(four: SmallCluster) -> None:

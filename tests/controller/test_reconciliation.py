@@ -127,10 +127,10 @@ async def test_a_replica_that_could_not_take_its_role_over_is_told_again(
     node.refusals.clear()
     await reconcile(cluster)
     await cluster.until(lambda: ("t", 0) in node.hosted)
-    assert await node.controller.heard(5)
+    assert await node.controller.heard(60)
     before = len(cluster.orders)
     await reconcile(cluster)
-    assert await node.controller.heard(5)
+    assert await node.controller.heard(60)
     assert len(cluster.orders) == before, "nothing is told twice"
 
 

@@ -29,6 +29,7 @@ class Topic:
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_journal, "GATHER_S", 0)
     monkeypatch.setattr(topic_journal, "RETRY_FIRST_S", 0.001)
+    monkeypatch.setattr(topic_journal, "DRAIN_S", 60)  # what drain() waits for is what is asserted
 
 
 @pytest.fixture

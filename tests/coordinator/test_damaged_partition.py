@@ -192,7 +192,10 @@ def test_the_partition_is_not_served_while_another_replica_may_have_what_is_dama
     assert code(harness, A) is ErrorCode.NOT_COORDINATOR
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=60,
+)
 @given(place=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_no_flipped_bit_in_a_batch_makes_its_groups_appear_without_offset(
     place: int, bit: int

@@ -171,13 +171,15 @@ def test_prometheus_scrapes_a_cluster_evaluates_every_rule_and_finds_what_boards
             return not shown
 
         with contextlib.suppress(TooLate):  # what is missing says more than that it is late
-            eventually(are_found, what="every panel shows something")
+            eventually(are_found, within_s=180, what="every panel shows something")
         assert not shown
         for board in BOARDS.values():
             for title, expression, _ in expressions(board):
                 if title in QUIET:
                     server.evaluate(expression)
-        rules = eventually(lambda: _evaluated(server), what="every rule was evaluated")
+        rules = eventually(
+            lambda: _evaluated(server), within_s=180, what="every rule was evaluated"
+        )
         wanted = {rule["alert"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]}
         assert {rule["name"] for rule in rules} == wanted
         assert {rule["name"]: rule["lastError"] for rule in rules if rule.get("lastError")} == {}

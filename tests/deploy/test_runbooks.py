@@ -24,14 +24,15 @@ from tests.harness.coordinators import coordinator
 from tests.harness.raw_calls import commit_offsets
 from tests.harness.raw_connection import RawConnection
 from tests.harness.runbook import BOOKS, SECTIONS, OpenRunBook, following
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 SETTINGS = {
     "events.topic.enable": "true",
     "metrics.lag.interval.ms": "200",
-    "beacon.timeout.ms": "2000",
-    "zookeeper.session.timeout.ms": "10000",
-    "replica.lag.time.max.ms": "3000",
+    **STEADY,
+    "offsets.commit.timeout.ms": "60000",
+    "replica.lag.time.max.ms": "10000",
 }
 ADMIN: Final[Any] = confluent_kafka.admin
 UNDER: Final = ("partitions", "list", "--under-replicated")
@@ -173,7 +174,7 @@ def test_a_book_that_only_looks(name: str, cluster: Cluster, followed: OpenRunBo
 
 
 def _is_surveyed(url: str) -> bool:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
         return "barnabas_group_survey_time_seconds" in answer.read().decode()
 
 

@@ -74,7 +74,7 @@ def test_the_programs_that_need_no_more_than_barnabas_run_one_after_the_other(
 def test_a_group_that_is_being_read_is_not_moved(cluster: Cluster, tmp_path: Path) -> None:
     run(cluster, tmp_path, program("produce.py"), "1")
     with SyncConsumer(cluster.bootstrap, "orders", group="kitchen", config=COMMITTED) as consumer:
-        consumer.next_batch(timeout_s=30)
+        assert consumer.next_batch(timeout_s=120) is not None
         done = subprocess.run(
             [sys.executable, program("offsets.py")],
             cwd=tmp_path,

@@ -18,7 +18,7 @@ from kafka import errors
 Calls = Mapping[str, Callable[[], object]]
 """Name of the method, with some words behind it where it is called twice, and the call."""
 
-WAIT_S: Final = 60.0
+WAIT_S: Final = 120.0
 
 
 def outcomes(calls: Calls) -> dict[str, str]:

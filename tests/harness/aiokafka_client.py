@@ -164,7 +164,8 @@ async def _joined(bootstrap: str, group: str, topic: str) -> Any:
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        session_timeout_ms=30_000,
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=30_000,  # a join that waits longer is given up by the client
     )
     await consumer.start()
     return consumer

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 from .needs import program, skip_without
 
-WAIT_MS: Final = 60_000
+WAIT_MS: Final = 180_000
+"""For a page, and for the browser itself: half a minute is not enough on a busy machine."""
 WIDE: Final = (1100, 720)
 NARROW: Final = (360, 740)
 
@@ -104,7 +105,9 @@ def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        running = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox"], timeout=WAIT_MS
+        )
         try:
             yield Browser(running)
         finally:

@@ -1,4 +1,4 @@
-"""Releases of clients in environments of their own: installed once, by pip, Maven and Go.
+"""Releases of clients in environments of their own: installed once, by pip, Maven, Go and npm.
 
 Every client comes in an old release and in the newest.
 """
@@ -19,16 +19,18 @@ from barnabas.console.development.java import find_java
 from benchmarks.apache_kafka import class_path
 from benchmarks.download_cache import CACHE, fetched
 
+from .deployments import await_leaders_at
 from .go_clients import GoClient
 from .go_programs import EARLIER, NEWEST, SOURCES
 from .needs import Unobtainable, maven_jars, obtained, program
+from .raw_connection import addresses_of
 from .records import Sent
 from .waiting import eventually
 
 ROOT: Final = Path(__file__).parents[2]
 PROGRAMS: Final = SOURCES.parent / "matrix"
 Outcomes = dict[str, Any]
-_PIP_S: Final = 600
+_INSTALL_S: Final = 600
 _RUN_S: Final = 600
 _PARTITIONS: Final = 3
 _PIP_REMEDY: Final = "an index that pip can reach"
@@ -96,7 +98,7 @@ def _install(folder: Path, *wanted: str) -> None:
         [*pip, "--quiet", "--disable-pip-version-check", *wanted],
         capture_output=True,
         text=True,
-        timeout=_PIP_S,
+        timeout=_INSTALL_S,
         check=False,
     )
     if done.returncode != 0:
@@ -125,10 +127,45 @@ def go_release(client: str, program: str, version: str = "") -> Release:
     return Release(client, version, run)
 
 
-def _told(command: list[str]) -> Outcomes:
+def javascript_release(package: str, script: str, version: str) -> Release:
+    """A client of Node's."""
+
+    def run(version: str, *given: str) -> Outcomes:
+        node, npm = program("node", package="nodejs"), program("npm", package="npm")
+        wanted = f"{package}@{version}"
+        folder = obtained(
+            wanted,
+            lambda: fetched(
+                CACHE / "clients" / wanted.replace("/", "-"),
+                f"node_modules/{package}/package.json",
+                lambda beside: _install_javascript(npm, beside, wanted),
+            ),
+            remedy="a registry that npm can reach",
+        )
+        modules = {"NODE_PATH": str(folder / "node_modules")}
+        return _told([node, str(PROGRAMS / script), *given], **modules)
+
+    return Release(package.strip("@").replace("/", "-"), version, run)
+
+
+def _install_javascript(npm: str, folder: Path, wanted: str) -> None:
+    command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", wanted]
+    try:
+        subprocess.run(
+            [*command, "--prefix", str(folder)],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_INSTALL_S,
+        )
+    except subprocess.SubprocessError as error:
+        raise Unobtainable(str(error)) from None
+
+
+def _told(command: list[str], **environment: str) -> Outcomes:
     done = subprocess.run(
         command,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
         timeout=_RUN_S,
@@ -172,6 +209,7 @@ def _go_outcomes(client: GoClient, bootstrap: str, topic: str, group: str) -> Ou
         }
 
     client.create_topic(bootstrap, topic, _PARTITIONS)
+    await_leaders_at(addresses_of(bootstrap), topic, _PARTITIONS)
     found["groups before any"] = group in client.groups(bootstrap)
     found["produce"] = produce(0, 30, "none")
     found["read"] = read(90)

@@ -19,7 +19,7 @@ from .admin_calls import Calls
 
 of: Any = confluent_kafka.admin
 """The kinds of arguments, which the module has and does not export."""
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 def confluent_calls(admin: AdminClient, topic: str, group: str) -> Calls:

@@ -17,7 +17,7 @@ from .records import GroupDescription, Received, Sent
 from .waiting import eventually
 
 POLL_S = 0.1
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 class Confluent:
@@ -171,6 +171,14 @@ class ConfluentMember:
         self._consumer.close()
 
 
+_PASSING = (
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError._DESTROY_BROKER,
+)
+"""What a creation is answered while nodes come and go."""
+
+
 class _Creation:
     """A topic that is asked for until it is there."""
 
@@ -183,7 +191,8 @@ class _Creation:
         """False while nodes come and go: librdkafka hands that on, as it does with Kafka.
 
         It ends its handle of a node that metadata lacks for a moment, with what was asked there,
-        which may have been done all the same.
+        which may have been done all the same. And where a busy node's session was over, there are
+        too few nodes for the replicas until it is back.
         """
         asked_before, self._was_asked = self._was_asked, True
         try:
@@ -192,7 +201,7 @@ class _Creation:
             code = refused.args[0].code()
             if asked_before and code == KafkaError.TOPIC_ALREADY_EXISTS:
                 return True
-            if code not in (KafkaError.NOT_CONTROLLER, KafkaError._DESTROY_BROKER):
+            if code not in _PASSING:
                 raise
             return False
         return True
@@ -220,6 +229,7 @@ def _read_to_the_end(consumer: Any, partitions: int) -> list[Received]:
             continue
         if message.error() is None:
             received.append(_received(message))
+            deadline = time.monotonic() + WAIT_S  # however many there are, and however slowly
         elif message.error().name() == "_PARTITION_EOF":
             ended.add(message.partition())
         else:

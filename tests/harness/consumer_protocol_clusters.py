@@ -12,8 +12,12 @@ import pytest
 
 from .deployments import Deployment, OwnCluster
 from .kafka_4 import Kafka4
+from .steady_settings import STEADY
 
 SESSION_MS: Final = 6_000
+"""The shortest that a group may have."""
+STEADY_SESSION_MS: Final = 15_000
+"""What groups of the fixture have: a busy machine may keep a member waiting for seconds."""
 HEARTBEAT_MS: Final = 300
 SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -36,6 +40,10 @@ SERVERS: Final = ("barnabas", KAFKA_4)
 def consumer_groups(request: pytest.FixtureRequest) -> Iterator[Deployment]:
     """One node that serves the consumer protocol."""
     running: Deployment
-    running = Kafka4(SETTINGS) if request.param == "kafka-4" else OwnCluster(1, SETTINGS)
+    settings = {**SETTINGS, "group.consumer.session.timeout.ms": str(STEADY_SESSION_MS)}
+    if request.param == "kafka-4":
+        running = Kafka4(settings)
+    else:
+        running = OwnCluster(1, {**STEADY, **settings})
     yield running
     running.stop()

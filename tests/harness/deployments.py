@@ -28,7 +28,8 @@ from .waiting import eventually
 from .znodes import registered_brokers
 
 SMALL_JVM: Final = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-SESSION_MS: Final = 3_000
+SESSION_MS: Final = 10_000
+"""The longest that the embedded ZooKeeper grants: a JVM may stand still for seconds."""
 ANSWER_S: Final = 10.0
 """Who does not answer for so long is asked again."""
 

@@ -26,7 +26,8 @@ def kafka_alone(directory: Path, **settings: str) -> Iterator[str]:
     jars = apache_kafka_jars()
     told = {name.replace("_", "."): value for name, value in settings.items()}
     with (
-        EmbeddedZooKeeper(directory / "zookeeper") as zookeeper,
+        # Twenty of its ticks are the longest session: Kafka's own 18 s are granted.
+        EmbeddedZooKeeper(directory / "zookeeper", tick_ms=2000) as zookeeper,
         kafka_node(
             jars, directory / "kafka", zookeeper.hosts, settings=told, jvm_flags=SMALL_JVM
         ) as node,

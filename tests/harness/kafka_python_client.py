@@ -75,9 +75,9 @@ class KafkaPython:
                 )
                 for record in records
             ]
-            producer.flush(timeout=60)
+            producer.flush(timeout=120)
             for future in futures:
-                future.get(timeout=60)
+                future.get(timeout=120)
         finally:
             producer.close()
 

@@ -23,7 +23,7 @@ from .records import GroupDescription, Received, Sent
 T = TypeVar("T")
 
 POLL_S = 0.1
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 class Own:

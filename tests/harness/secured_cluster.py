@@ -30,8 +30,10 @@ STEADY_LINES: Final = (
     "group.initial.rebalance.delay.ms=0\n"
 )
 """So that nothing moves on a busy machine (docs/beacons.md), and groups form at once."""
-_NOT_YET: Final = (KafkaError._PARTIAL, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
-"""What is told of a node that listens, and answers late."""
+
+
+NOT_YET: Final = (KafkaError._PARTIAL, KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+"""What librdkafka says of a node that listens and does not serve for a minute."""
 
 
 class SecuredCluster:
@@ -242,7 +244,7 @@ class SecuredCluster:
         try:
             found = AdminClient(settings).list_topics(timeout=60)
         except KafkaException as error:
-            if error.args[0].code() not in _NOT_YET:
+            if error.args[0].code() not in NOT_YET:
                 raise
             return False
         return len(found.brokers) == self._count and found.controller_id > 0

@@ -34,7 +34,7 @@ class Load(Activity):
             self._producer.produce(self._topic, b"x", partition=self.sent % PARTITIONS)
             self._producer.poll(0)
             self.sent += 1
-        assert self._producer.flush(60) == 0
+        assert self._producer.flush(100) == 0
 
 
 class Group:

@@ -19,6 +19,8 @@ from .deployments import Deployment
 from .raw_calls import NO_ERROR, commit_offsets, fetch_offsets
 
 RETRY_S = 0.02
+END_S = 240.0
+"""Longer than a client's own wait for its last answers."""
 MOST_WAITING = 20_000
 """Records that wait at most for nodes that are away; librdkafka's queue holds five times that."""
 
@@ -56,7 +58,7 @@ class Activity:
         trace: TracebackType | None,
     ) -> None:
         self.is_over.set()
-        self._thread.join(120)
+        self._thread.join(END_S)
         assert not self._thread.is_alive(), "the traffic does not stop"
         if self._failure is not None and error is None:
             raise self._failure

@@ -21,6 +21,9 @@ ORIGIN: Final = "http://127.0.0.1:9080"
 NOWHERE: Final = "127.0.0.1:1"
 """Nobody listens there."""
 QUICK: Final = ClientConfig(api_timeout_ms=10_000, connect_timeout_ms=2_000)
+"""For clusters that do not answer."""
+PATIENT: Final = ClientConfig(connect_timeout_ms=30_000)
+"""For those that do: a node on a busy machine takes its time to greet a client."""
 FORM: Final = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
 """What a browser says with a form of our own."""
 
@@ -60,9 +63,13 @@ class Reader:
 
 @asynccontextmanager
 async def reader_of(
-    bootstrap: str, *, config: ClientConfig = QUICK, is_in: bool = True, **settings: Any
+    bootstrap: str, *, config: ClientConfig | None = None, is_in: bool = True, **settings: Any
 ) -> AsyncIterator[Reader]:
-    """A console for a cluster, and somebody who has logged in, unless ``is_in`` says no."""
+    """A console for a cluster, and somebody who has logged in, unless ``is_in`` says no.
+
+    Without a ``config`` a cluster is waited for, unless it is NOWHERE.
+    """
+    config = config or (QUICK if bootstrap == NOWHERE else PATIENT)
     place = tempfile.TemporaryDirectory(prefix="barnabas-undo-")
     known = {"undo_directory": Path(place.name), **settings}
     console = Console(bootstrap, config, ConsoleSettings(**known))

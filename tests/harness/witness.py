@@ -25,7 +25,6 @@ class Witness(threading.Thread):
                 **settings,
                 "group.id": group,
                 "enable.auto.commit": False,
-                "session.timeout.ms": 10_000,
                 "heartbeat.interval.ms": 500,
             }
         )

@@ -6,18 +6,20 @@ as kafka-acls does with --authorizer-properties.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka import admin as confluent_admin
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
+from barnabas.client.admin.admin import Admin
+from barnabas.client.errors import KafkaError
 from barnabas.console.__main__ import main
 from barnabas.console.development.cluster import Cluster
 from barnabas.protocol import acl
@@ -32,6 +34,8 @@ ACLS = "kafka.admin.AclCommand"
 confluent: Any = confluent_admin
 """Its names for access control are not typed."""
 EVERYBODY = "User:*"
+WAIT_S = 90
+PATIENT = ("--timeout-ms", "60000")
 SETTINGS = {
     **STEADY,
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -49,17 +53,18 @@ def guarded() -> Iterator[Cluster]:
             acl.ResourcePattern(acl.ResourceType.CLUSTER, acl.CLUSTER_NAME),
             *operations,
         )
-        admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        everything = confluent.AclBindingFilter(
-            *(confluent.ResourceType.ANY, None, confluent.ResourcePatternType.ANY, None, None),
-            *(confluent.AclOperation.ANY, confluent.AclPermissionType.ANY),
-        )
+
+        async def entries_at(address: str) -> int:
+            async with Admin.of(address) as admin:
+                return len(await admin.describe_acls())
 
         def is_in_force() -> bool:
+            """On both nodes: each reads ZooKeeper when it comes to it."""
             try:
-                return len(admin.describe_acls(everything).result(10)) == len(operations)
-            except KafkaException:
+                found = {asyncio.run(entries_at(node.address)) for node in running.nodes}
+            except KafkaError:
                 return False
+            return found == {len(operations)}
 
         eventually(is_in_force, what="the first entries are in force")
         yield running
@@ -89,7 +94,7 @@ def binding(
 
 def create(admin: AdminClient, *bindings: Any) -> None:
     for made in admin.create_acls(list(bindings)).values():
-        made.result(30)
+        made.result(WAIT_S)
 
 
 def fresh(kind: str) -> str:
@@ -98,10 +103,10 @@ def fresh(kind: str) -> str:
 
 def sends(cluster: Cluster, topic: str) -> None:
     with_producer = KafkaProducer(
-        bootstrap_servers=cluster.bootstrap, enable_idempotence=False, max_block_ms=20_000
+        bootstrap_servers=cluster.bootstrap, enable_idempotence=False, max_block_ms=WAIT_S * 1000
     )
     try:
-        with_producer.send(topic, b"value").get(20)
+        with_producer.send(topic, b"value").get(WAIT_S)
     finally:
         with_producer.close(5)
 
@@ -112,7 +117,7 @@ def reads(cluster: Cluster, topic: str, group: str) -> list[bytes]:
         bootstrap_servers=cluster.bootstrap,
         group_id=group,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=WAIT_S * 1000,
         enable_auto_commit=False,
         **FRESH,
     )
@@ -184,10 +189,10 @@ def test_confluents_administrator_makes_lists_and_removes_entries(admin: AdminCl
         ),
         *(confluent.AclOperation.ANY, confluent.AclPermissionType.ANY),
     )
-    assert admin.describe_acls(concerning).result(30) == [made]
+    assert admin.describe_acls(concerning).result(WAIT_S) == [made]
     (removed,) = admin.delete_acls([concerning]).values()
-    assert removed.result(30) == [made]
-    assert admin.describe_acls(concerning).result(30) == []
+    assert removed.result(WAIT_S) == [made]
+    assert admin.describe_acls(concerning).result(WAIT_S) == []
 
 
 def test_kafka_acls_adds_lists_and_removes_on_nodes_of_ours(guarded: Cluster, tool: Tool) -> None:
@@ -197,14 +202,23 @@ def test_kafka_acls_adds_lists_and_removes_on_nodes_of_ours(guarded: Cluster, to
     who = ("--allow-principal", "User:alice", "--topic", topic)
     tool(ACLS, *where, "--add", *who, "--producer")
     tool(ACLS, *where, "--add", *who, "--consumer", "--group", group)
-    listed = tool(ACLS, *where, "--list", "--topic", topic)
-    for operation in ("WRITE", "CREATE", "DESCRIBE", "READ"):
-        assert (
-            f"principal=User:alice, host=*, operation={operation}, permissionType=ALLOW" in listed
-        )
-    assert "operation=READ" in tool(ACLS, *where, "--list", "--group", group)
+    expected = {
+        f"principal=User:alice, host=*, operation={operation}, permissionType=ALLOW"
+        for operation in ("WRITE", "CREATE", "DESCRIBE", "READ")
+    }
+
+    def shown(*words: str) -> str:
+        return tool(ACLS, *where, "--list", *words)
+
+    def are_listed() -> bool:
+        listed = shown("--topic", topic)
+        return all(line in listed for line in expected)
+
+    # The tool asks any node, which may hear of a change a moment after another has answered it.
+    eventually(are_listed, what="all entries are listed")
+    eventually(lambda: "operation=READ" in shown("--group", group), what="that of the group is")
     tool(ACLS, *where, "--remove", "--force", "--topic", topic)
-    assert "alice" not in tool(ACLS, *where, "--list", "--topic", topic)
+    eventually(lambda: "alice" not in shown("--topic", topic), what="none is listed")
 
 
 def test_kafka_acls_writes_to_zookeeper_and_nodes_of_ours_obey(
@@ -238,9 +252,12 @@ def test_kafka_acls_writes_to_zookeeper_and_nodes_of_ours_obey(
         "--operation",
         "All",
     )
-    listed = tool(ACLS, "--bootstrap-server", guarded.bootstrap, "--list", "--group", odd)
-    assert f"User:{odd}" in listed
-    tool(ACLS, "--bootstrap-server", guarded.bootstrap, "--remove", "--force", "--group", odd)
+    at = ("--bootstrap-server", guarded.bootstrap)
+    eventually(
+        lambda: f"User:{odd}" in tool(ACLS, *at, "--list", "--group", odd),
+        what="nodes have read what stands in ZooKeeper",
+    )
+    tool(ACLS, *at, "--remove", "--force", "--group", odd)
     assert odd not in tool(ACLS, *where, "--list", "--group", odd).partition("Current ACLs")[2]
 
 
@@ -249,7 +266,7 @@ def test_our_command_adds_lists_and_removes_entries(
 ) -> None:
     """S78: barnabas acls, in the manner of kafka-acls."""
     topic = fresh("topic")
-    where = ("--bootstrap", guarded.bootstrap, "--json")
+    where = ("--bootstrap", guarded.bootstrap, *PATIENT, "--json")
     who = ("--topic", topic, "--allow-principal", "User:alice")
 
     def done(*words: str) -> list[tuple[str, str]]:

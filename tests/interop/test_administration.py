@@ -16,7 +16,7 @@ from kafka.admin import ConfigResource as Resource
 from tests.harness.deployments import Deployment, await_leaders
 from tests.harness.waiting import eventually
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 @pytest.fixture
@@ -145,6 +145,10 @@ def test_kafka_python_moves_a_partition_and_watches_it(
 def test_kafka_python_describes_log_directories(
     kafka_python: KafkaAdminClient, replicated: str
 ) -> None:
-    told = kafka_python.describe_log_dirs({replicated: [0]})
-    assert len(told) == 3
-    assert str(told).count(replicated) == 3
+    def are_told() -> bool:
+        """Nodes are told to replicate by another request than the one that makes a topic known."""
+        told = kafka_python.describe_log_dirs({replicated: [0]})
+        assert len(told) == 3
+        return str(told).count(replicated) == 3
+
+    eventually(are_told, what="each node has its log")

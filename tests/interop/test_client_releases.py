@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.client_releases import Release, go_release, java_release, python_release
+from tests.harness.client_releases import (
+    Release,
+    go_release,
+    java_release,
+    javascript_release,
+    python_release,
+)
 from tests.harness.deployments import Deployment
 
 NEWEST = (
@@ -18,6 +24,8 @@ NEWEST = (
     go_release("franz-go", "franz"),
     go_release("sarama", "sarama"),
     java_release("4.4.0"),
+    javascript_release("kafkajs", "kafkajs_program.cjs", "2.2.4"),
+    javascript_release("@platformatic/kafka", "platformatic_program.cjs", "1.35.0"),
 )
 OLDER = (
     *(python_release("kafka-python", version) for version in ("2.0.2", "2.2.*", "2.3.*", "3.0.11")),
@@ -42,6 +50,7 @@ EXPECTED = {
     "offset by time": 30,
     "groups": True,
     "offsets of the group": {"0": 33, "1": 33, "2": 33},
+    "transactions": True,
     "alter": "86400000",
     "delete the group": True,
     "delete": True,

@@ -31,7 +31,7 @@ from tests.harness.waiting import eventually
 
 NODES = 3
 PARTITIONS = 3
-WAIT_S = 90.0
+WAIT_S = 120.0
 SETTINGS = {"offsets.topic.num.partitions": "3", "min.insync.replicas": "2"}
 
 
@@ -44,7 +44,7 @@ def nodes() -> Iterator[Cluster]:
 def is_in_sync(cluster: Cluster, topic: str) -> bool:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
     shown = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions.values()
-    return all(len(partition.isrs) == NODES for partition in shown)
+    return len(shown) > 0 and all(len(partition.isrs) == NODES for partition in shown)
 
 
 def coordinator_of(cluster: Cluster, group: str) -> NodeProcess:

@@ -24,7 +24,7 @@ from barnabas.console.development.secured_user import SecuredUser
 from tests.harness.steady_settings import STEADY
 
 NODES: Final = 2
-WAIT_S: Final = 60.0
+WAIT_S: Final = 120.0
 BY: Final = pytest.mark.parametrize("by_certificate", [False, True], ids=["login", "certificate"])
 
 
@@ -35,7 +35,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def by_confluent(user: SecuredUser, topic: str, **how: Any) -> None:
-    producer = Producer({**user.confluent_kafka(**how), "message.timeout.ms": 30_000})
+    producer = Producer({**user.confluent_kafka(**how), "message.timeout.ms": 90_000})
     told: list[Any] = []
     producer.produce(topic, b"confluent-kafka", on_delivery=lambda error, _: told.append(error))
     assert producer.flush(WAIT_S) == 0

@@ -70,7 +70,11 @@ def test_a_node_waits_while_the_registered_ones_are_frozen_and_starts_once_they_
     tmp_path: Path,
 ) -> None:
     """Frozen, they refuse nobody; when they go on, they might."""
-    with EmbeddedZooKeeper() as zookeeper, socket.create_server((LOOPBACK, 0)) as frozen:
+    # Its ticks are long, so that the session of the frozen node's stand-in lasts.
+    with (
+        EmbeddedZooKeeper(tick_ms=3_000) as zookeeper,
+        socket.create_server((LOOPBACK, 0)) as frozen,
+    ):
         registration = BrokerRegistration(
             endpoints={"INTERNAL": frozen.getsockname()[:2]}, timestamp=0
         )
@@ -94,7 +98,7 @@ def test_a_node_waits_while_the_registered_ones_are_frozen_and_starts_once_they_
 def test_an_id_that_a_live_node_has_is_refused_without_waiting_for_its_session(
     tmp_path: Path,
 ) -> None:
-    with Cluster(1) as alone:
+    with Cluster(1, settings=STEADY) as alone:
         twin = barnabas_node(tmp_path, alone.zookeeper, node_id=1, settings={SECRET: alone.secret})
         twin.launch()
         assert twin.wait_or_kill(EXIT_S) == 1, twin.last_words()

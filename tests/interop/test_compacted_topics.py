@@ -12,6 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from barnabas.console.development.cluster import Cluster
 from tests.harness.confluent_client import Confluent
 from tests.harness.records import Received, Sent
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 from tests.interop.test_log_handover import apache_kafka, committed, read_and_commit
 
@@ -20,6 +21,7 @@ SETTINGS = {
     "log.cleaner.min.cleanable.ratio": "0.01",
     "offsets.topic.segment.bytes": "5000",
 }
+OURS = {**STEADY, **SETTINGS}
 TOPIC = {"cleanup.policy": "compact", "segment.bytes": "20000", "min.cleanable.dirty.ratio": "0.01"}
 KEYS = 20
 CLIENT = Confluent()
@@ -28,7 +30,7 @@ CLIENT = Confluent()
 def create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics([NewTopic(topic, 1, replication_factor=1, config=TOPIC)])
-    made[topic].result(30)
+    made[topic].result(90)
 
 
 def produce(bootstrap: str, topic: str, turn: int, codec: str) -> None:
@@ -66,12 +68,12 @@ def compacted(bootstrap: str, topic: str, below: int) -> list[Received]:
 def test_a_client_finds_the_newest_value_of_every_key_in_a_compacted_topic(
     tmp_path: Path, topic: str
 ) -> None:
-    with Cluster(1, tmp_path, settings=SETTINGS) as cluster:
+    with Cluster(1, tmp_path, settings=OURS) as cluster:
         create(cluster.bootstrap, topic)
         produce(cluster.bootstrap, topic, 0, "none")
         expected = newest(read(cluster.bootstrap, topic))
         assert newest(compacted(cluster.bootstrap, topic, 150)) == expected
-    with Cluster(1, tmp_path, settings=SETTINGS) as cluster:
+    with Cluster(1, tmp_path, settings=OURS) as cluster:
         assert newest(read(cluster.bootstrap, topic)) == expected
 
 
@@ -79,7 +81,7 @@ def test_a_client_finds_the_newest_value_of_every_key_in_a_compacted_topic(
 def test_a_compacted_topic_and_compacted_offsets_pass_to_apache_kafka_and_back(
     tmp_path: Path, topic: str, group: str
 ) -> None:
-    with Cluster(1, tmp_path, settings=SETTINGS) as cluster:
+    with Cluster(1, tmp_path, settings=OURS) as cluster:
         create(cluster.bootstrap, topic)
         produce(cluster.bootstrap, topic, 0, "zstd")
         found = read(cluster.bootstrap, topic)
@@ -92,7 +94,7 @@ def test_a_compacted_topic_and_compacted_offsets_pass_to_apache_kafka_and_back(
         assert committed(bootstrap, group) == offsets
         produce(bootstrap, topic, 1, "lz4")
         theirs = compacted(bootstrap, topic, 150)
-    with Cluster(1, tmp_path, settings=SETTINGS) as cluster:
+    with Cluster(1, tmp_path, settings=OURS) as cluster:
         assert newest(read(cluster.bootstrap, topic)) == newest(theirs)
         assert committed(cluster.bootstrap, group) == offsets
         produce(cluster.bootstrap, topic, 2, "gzip")

@@ -30,6 +30,16 @@ from tests.harness.waiting import TooLate, eventually
 
 PARTITIONS = 6
 LIBRARY = Confluent()
+ASKED_AGAIN = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+)
+"""Ends of a commit after which a client asks again: nothing is wrong with the member."""
 
 
 class Member:
@@ -74,7 +84,7 @@ class Member:
             self._consumer.commit(message=message, asynchronous=True)
 
     def commit(self) -> None:
-        """Where it is, for good; asked again while the group's coordinator loads."""
+        """Where it is, for good; asked again while the group's coordinator moves and loads."""
         positions = self._consumer.position(self._consumer.assignment())
         known = [position for position in positions if position.offset >= 0]
         if known:
@@ -84,7 +94,7 @@ class Member:
         try:
             self._consumer.commit(offsets=known, asynchronous=False)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+            if error.args[0].code() not in ASKED_AGAIN:
                 raise
             return False
         return True
@@ -120,6 +130,20 @@ def await_values(members: list[Member], count: int, closed: Sequence[Member] = (
     eventually(is_read, within_s=WAIT_S, what=f"{count} records")
 
 
+def await_committed(members: list[Member], bootstrap: str, group: str, count: int) -> None:
+    """Until the group has committed so much. A commit that a member sends without waiting may be
+    refused while partitions move: whoever has the partition afterwards reads it again.
+    """
+
+    def are_committed() -> bool:
+        for member in members:
+            member.poll()
+            member.commit()
+        return sum(LIBRARY.committed(bootstrap, group).values()) == count
+
+    eventually(are_committed, within_s=WAIT_S, what=f"{count} records are committed")
+
+
 @pytest.fixture
 def written(cluster: Deployment, topic: str) -> str:
     LIBRARY.create_topic(cluster.bootstrap, topic, PARTITIONS)
@@ -137,9 +161,11 @@ def test_members_share_the_partitions_and_read_every_record(
     third = Member(cluster.bootstrap, group, written)
     await_shares([first, second, third], 2, 2, 2)
     await_values([first, second, third], 600)
-    assert described(cluster.bootstrap, group) == ("STABLE", 3)
+    # Members have what they were given before the coordinator has heard so.
+    eventually(lambda: described(cluster.bootstrap, group) == ("STABLE", 3), what="all have it")
     second.close()
     await_shares([first, third], 3, 3)
+    await_committed([first, third], cluster.bootstrap, group, 600)
     first.close()
     third.close()
     assert sum(LIBRARY.committed(cluster.bootstrap, group).values()) == 600
@@ -192,6 +218,7 @@ def test_an_application_is_rolled_to_the_new_protocol_and_back(
     await_shares([old[1], again], 3, 3)
     members = [*old, first, again]
     await_values([old[1], again], 600, closed=[old[0], first])
+    await_committed([old[1], again], cluster.bootstrap, group, 600)
     for member in (old[1], again):
         member.commit()
         member.close()
@@ -239,6 +266,7 @@ def test_our_administrator_describes_such_a_group_alone_and_among_others(
 ) -> None:
     member = Member(cluster.bootstrap, group, written)
     await_shares([member], PARTITIONS)
+    eventually(lambda: described(cluster.bootstrap, group) == ("STABLE", 1), what="it has all")
 
     async def ask() -> tuple[GroupDescription, Mapping[str, GroupStatus | KafkaRefusal]]:
         async with Admin.of(cluster.bootstrap) as admin:

@@ -15,13 +15,21 @@ from tests.harness.coordinators import coordinator
 from tests.harness.deployments import OwnCluster, create_topic, is_apache_kafka
 from tests.harness.fixtures import Deploy
 from tests.harness.own_client import Own
-from tests.harness.raw_calls import NO_ERROR, NOT_COORDINATOR, commit_offsets, fetch_offsets
+from tests.harness.raw_calls import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    NO_ERROR,
+    NOT_COORDINATOR,
+    commit_offsets,
+    fetch_offsets,
+)
 from tests.harness.raw_connection import RawConnection
 from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 LOG = Path("data/__consumer_offsets-0/00000000000000000000.log")
 GROUPS = [f"group-{number}" for number in range(20)]
+ASKED_AGAIN = (COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR)
 BODY = 70
 """Somewhere in the first record of a batch."""
 
@@ -33,7 +41,7 @@ def commit_all(cluster: OwnCluster, offset: int) -> None:
             # The leader may change while the nodes that came back settle: clients ask again.
             with RawConnection(coordinator(cluster.addresses, group)) as link:
                 code = commit_offsets(link, group, "orders", {0: offset})[0]
-            assert code in (NO_ERROR, NOT_COORDINATOR)
+            assert code in (NO_ERROR, *ASKED_AGAIN)
             return code == NO_ERROR
 
         eventually(is_committed, what=f"a commit of {group}")
@@ -46,7 +54,7 @@ def committed(cluster: OwnCluster) -> set[int | None]:
         def found(group: str = group) -> int | None:
             with RawConnection(coordinator(cluster.addresses, group)) as link:
                 answers, code = fetch_offsets(link, group, "orders", [0])
-            assert code in (NO_ERROR, NOT_COORDINATOR)
+            assert code in (NO_ERROR, *ASKED_AGAIN)
             return answers[0].offset if code == NO_ERROR else None
 
         offsets.add(eventually(found, what=f"the offset of {group}"))

@@ -37,7 +37,7 @@ def test_confluent_kafka_deletes_records(
 ) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     [future] = admin.delete_records([TopicPartition(filled, 0, 4)]).values()
-    assert future.result(30).low_watermark == 4
+    assert future.result(90).low_watermark == 4
     assert remaining(cluster, filled, library) == list(range(4, 10))
 
 

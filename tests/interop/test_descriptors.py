@@ -15,6 +15,7 @@ from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.node import NodeProcess
 from tests.harness.confluent_client import Confluent
 from tests.harness.coordinators import coordinator
+from tests.harness.deployments import await_leaders_at
 from tests.harness.raw_calls import FETCH, leaders
 from tests.harness.raw_connection import RawConnection, addresses_of, array, request_frame, text
 from tests.harness.records import Sent
@@ -77,6 +78,7 @@ def test_the_descriptors_of_deleted_topics_are_given_back() -> None:
         change(cluster.bootstrap, topics)
         library = Confluent()
         for topic in topics:
+            await_leaders_at(addresses_of(cluster.bootstrap), topic, PARTITIONS)
             sent = [
                 Sent(partition=number % PARTITIONS, value=LARGE) for number in range(3 * PARTITIONS)
             ]

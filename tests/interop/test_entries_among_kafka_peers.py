@@ -36,6 +36,7 @@ pytestmark = pytest.mark.kafka
 
 SETTINGS: Final = {
     **SHARED,
+    "zookeeper.session.timeout.ms": "10000",  # the longest there is: nobody is to be lost
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "super.users": f"User:{NODE_USER}",
     "auto.create.topics.enable": "false",

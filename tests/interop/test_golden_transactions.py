@@ -19,11 +19,13 @@ from barnabas.console.development.cluster import Cluster
 from tests.harness.committed_readers import READERS, Reader
 from tests.harness.golden_transactions import FILE, SETTINGS, put
 from tests.harness.kafka_tools import DUMP, GROUPS, TRANSACTIONS, Tool
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
-WAIT_S = 60.0
+WAIT_S = 120.0
+PATIENT = ("--timeout-ms", "60000")
 OPEN = "ongoing"
 PRODUCER_ID = str(FILE["transactions"][OPEN]["producer_id"])
 OPEN_SINCE = {"txn-out-0": 35, "txn-out-1": 9}
@@ -34,7 +36,7 @@ def taken_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The node, once the transaction that was open is aborted; its files are sound at the end."""
     directory = tmp_path_factory.mktemp("kafka-data")
     put(directory)
-    with Cluster(1, directory, settings=SETTINGS) as cluster:
+    with Cluster(1, directory, settings={**STEADY, **SETTINGS}) as cluster:
         eventually(lambda: is_aborted(cluster), what="the time-out of what was open")
         yield cluster
     assert main(["log", "verify", str(directory / "node-1" / "data")]) == 0
@@ -49,7 +51,7 @@ def shown(cluster: Cluster, *words: str) -> str:
     """What ``barnabas transactions`` prints."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        assert main(["transactions", *words, "--bootstrap", cluster.bootstrap]) == 0
+        assert main(["transactions", *words, "--bootstrap", cluster.bootstrap, *PATIENT]) == 0
     return output.getvalue()
 
 
@@ -143,7 +145,8 @@ def test_the_offsets_of_groups_are_those_kafka_had(taken_over: Cluster, tool: To
     """T4.4; the offset that was staged in the open transaction is gone with it."""
     at = ("--bootstrap-server", taken_over.bootstrap, "--describe", "--group")
     assert rows_of(tool(GROUPS, *at, "group-a")) == golden("groups describe group-a")
-    assert main(["groups", "describe", "group-b", "--bootstrap", taken_over.bootstrap]) == 0
+    ours = ["groups", "describe", "group-b", "--bootstrap", taken_over.bootstrap]
+    assert main([*ours, *PATIENT]) == 0
 
 
 def test_kafkas_tool_reads_the_log_that_our_coordinator_goes_on_with(

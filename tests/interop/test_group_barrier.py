@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 
@@ -14,6 +15,7 @@ from tests.harness.confluent_client import Confluent
 from tests.harness.group_shell import GroupShell
 from tests.harness.own_client import Own
 from tests.harness.records import Sent
+from tests.harness.waiting import eventually
 
 
 def test_a_group_that_is_behind_has_not_passed_and_then_has(
@@ -60,7 +62,7 @@ def test_who_waits_is_told_when_a_member_has_passed_it(
                 member.commit()
 
     groups.commit(f"{group}-other", filled, [1, 1])
-    groups("barrier", f"{group}-other", "--wait", "1", code=1)
+    groups("barrier", f"{group}-other", "--wait", "5", code=1)
     assert "waiting for 2 of 2 partitions" in groups.told
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
@@ -84,8 +86,12 @@ def test_what_is_only_a_marker_counts_as_read_and_open_transactions_are_left_out
     producer.produce(filled, b"in a transaction", partition=0)
     producer.commit_transaction(120)
     groups.commit(group, filled, [11, 10])  # behind the record, in front of the marker
-    told = groups.json("barrier", group)
-    assert told["partitions"][0]["barrier"] == 12
+
+    def with_marker() -> Any:
+        told = groups.json("barrier", group)
+        return told if told["partitions"][0]["barrier"] == 12 else None
+
+    told = eventually(with_marker, what="the marker, which follows the end of a transaction")
     assert told["passed"]
     producer.begin_transaction()
     producer.produce(filled, b"still open", partition=0)

@@ -100,7 +100,7 @@ def reading(
     reader.start()
     try:
         eventually(lambda: len(reader.read) >= EVERY, within_s=120, what="everything is read")
-        eventually(lambda: set(groups.committed(group).values()) == {RECORDS}, within_s=60)
+        eventually(lambda: set(groups.committed(group).values()) == {RECORDS}, within_s=120)
         yield reader
     finally:
         reader.end()
@@ -132,7 +132,7 @@ def test_a_live_group_reads_again_from_where_it_is_set(
     assert {(one.partition, one.offset) for one in found} == {
         (partition, offset) for partition in range(PARTITIONS) for offset in range(3, RECORDS)
     }
-    eventually(lambda: set(groups.committed(group).values()) == {RECORDS}, within_s=60)
+    eventually(lambda: set(groups.committed(group).values()) == {RECORDS}, within_s=120)
 
 
 @ONE
@@ -167,10 +167,10 @@ def test_a_reset_that_skips_is_undone_while_the_group_is_live(
     groups: GroupShell, filled: str, group: str, reading: Reader
 ) -> None:
     Confluent().produce(groups.bootstrap, filled, [Sent(b"y", partition=0)] * 5)
-    eventually(lambda: groups.committed(group)[filled, 0] == RECORDS + 5, within_s=60)
+    eventually(lambda: groups.committed(group)[filled, 0] == RECORDS + 5, within_s=120)
     to = ("reset", group, "--topic", f"{filled}:0", "--to-offset", "2", "--evict", "--execute")
     groups(*to, "--undo-file", "undo.json")
-    eventually(lambda: groups.committed(group)[filled, 0] == RECORDS + 5, within_s=60)
+    eventually(lambda: groups.committed(group)[filled, 0] == RECORDS + 5, within_s=120)
     change = json.loads(Path("undo.json").read_text())
     change["changes"][0]["old"]["offset"] = 7
     Path("other.json").write_text(json.dumps(change))
@@ -180,7 +180,7 @@ def test_a_reset_that_skips_is_undone_while_the_group_is_live(
     assert "has moved on since" in groups.told
     before = len(reading.read)
     groups("undo", "other.json", "--evict", "--force", "--execute", "--undo-file", "redo.json")
-    eventually(lambda: len(reading.read) >= before + RECORDS + 5 - 7, within_s=60)
+    eventually(lambda: len(reading.read) >= before + RECORDS + 5 - 7, within_s=120)
 
 
 def test_a_static_member_is_removed_and_comes_back(
@@ -213,6 +213,10 @@ def test_members_that_never_come_back_are_told(groups: GroupShell, filled: str, 
     member = KafkaPython().join(groups.bootstrap, group, filled)
     eventually(lambda: member.poll() or len(member.assigned()) > 0, within_s=120)
     member.close()
+    eventually(
+        lambda: Confluent().describe_group(groups.bootstrap, group).state == "Empty",
+        what="the member has left",
+    )
     groups.commit(group, filled, [1, 1])
     groups("reset", group, "--topic", filled, "--to-latest", "--evict", "--execute")
     assert set(groups.committed(group).values()) == {RECORDS}

@@ -18,7 +18,7 @@ from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(is_apache_kafka(), reason="Kafka keeps no history of offsets")
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 @pytest.fixture
@@ -34,7 +34,11 @@ def had_members(groups: GroupShell, topic: str, group: str) -> str:
 
     eventually(has_read_all, what="the member reads everything", within_s=120)
     member.commit()
-    member.close()
+    member.close()  # which does not wait for ever to be answered
+    eventually(
+        lambda: Confluent().describe_group(groups.bootstrap, group).state == "Empty",
+        what="the member has left",
+    )
     return group
 
 

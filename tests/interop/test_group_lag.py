@@ -34,6 +34,7 @@ from tests.harness.records import Sent
 NOW = 0
 """The end of a test's story, which is its beginning: nothing is stamped later."""
 SECOND = 1000
+PATIENT = ("--timeout-ms", "60000")
 
 
 @pytest.fixture(autouse=True)
@@ -171,7 +172,7 @@ def test_the_command_adds_its_columns_behind_those_of_kafka(
     asyncio.run(commit(cluster, group, topic, 58, 20))
     asyncio.run(commit(cluster, group, topic, 0, 20, partition=1))
     for words in (["lag"], ["describe", "--lag"]):
-        assert main(["groups", *words, group, "--bootstrap", cluster.bootstrap]) == 0
+        assert main(["groups", *words, group, "--bootstrap", cluster.bootstrap, *PATIENT]) == 0
         head, first, second = capsys.readouterr().out.splitlines()
         assert head.split() == [*OFFSET_COLUMNS, *LAG_COLUMNS]
         assert first.split()[:6] == [group, topic, "0", "58", "60", "2"]
@@ -186,7 +187,7 @@ def test_the_command_tells_programs_and_fails_beyond_a_limit(
 ) -> None:
     write(cluster, topic, EVERY_TEN)
     asyncio.run(commit(cluster, group, topic, 40, 20))
-    where = [group, "--bootstrap", cluster.bootstrap, "--json"]
+    where = [group, "--bootstrap", cluster.bootstrap, *PATIENT, "--json"]
     assert main(["groups", "lag", *where, "--max-lag", "20", "--max-seconds", "1e6"]) == 0
     [told] = json.loads(capsys.readouterr().out)
     assert (told["group"], told["lag"], told["verdict"]) == (group, 20, "ERR")
@@ -206,7 +207,7 @@ def test_many_groups_are_told_at_once(
     for number, name in enumerate(groups):
         asyncio.run(commit(cluster, name, topic, 40 + number, 20))
     words = ["groups", "lag", "--all-groups", "--bootstrap", cluster.bootstrap, "--json"]
-    assert main(words) == 0
+    assert main([*words, *PATIENT]) == 0
     told = {row["group"]: row for row in json.loads(capsys.readouterr().out)}
     assert [told[name]["lag"] for name in groups] == list(range(20, 0, -1))
     assert {told[name]["partitions"][0]["verdict"] for name in groups[:9]} == {"STOP"}
@@ -215,5 +216,5 @@ def test_many_groups_are_told_at_once(
 def test_a_group_that_is_not_there_is_exit_code_1(
     cluster: Deployment, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["groups", "lag", group, "--bootstrap", cluster.bootstrap]) == 1
+    assert main(["groups", "lag", group, "--bootstrap", cluster.bootstrap, *PATIENT]) == 1
     assert "does not exist" in capsys.readouterr().err

@@ -54,7 +54,7 @@ def test_a_group_is_listed_described_and_its_offsets_are_shown(
 def with_confluent(bootstrap: str, kind: str) -> set[str]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     kinds = {ConsumerGroupType[kind]}
-    found = admin.list_consumer_groups(types=kinds).result(30).valid
+    found = admin.list_consumer_groups(types=kinds).result(90).valid
     assert {group.type for group in found} <= kinds
     return {group.group_id for group in found}
 

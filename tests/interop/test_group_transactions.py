@@ -15,9 +15,12 @@ from confluent_kafka.admin import AdminClient
 from barnabas import client
 from barnabas.console.development.cluster import Cluster
 from tests.harness.group_shell import GroupShell
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
-WAIT_S = 60.0
+WAIT_S = 120.0
+TIMEOUT_MS = 600_000
+"""No transaction is to end by itself while commands run on a busy machine."""
 
 
 class Copier:
@@ -25,7 +28,11 @@ class Copier:
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "transactional.id": f"copy-{group}"}
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": f"copy-{group}",
+                "transaction.timeout.ms": TIMEOUT_MS,
+            }
         )
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
         self._producer.init_transactions(WAIT_S)
@@ -138,13 +145,18 @@ async def test_staged_offsets_outlive_the_kill_of_their_coordinator() -> None:
     With our own producer. librdkafka 2.16 waits for ever when both coordinators were on the node
     that is gone: it gives up the broker's handle that it keeps as the group's coordinator.
     """
-    settings = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
+    settings = {
+        **STEADY,
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.num.partitions": "3",
+    }
+    config = client.ProducerConfig(transactional_id="copy", transaction_timeout_ms=TIMEOUT_MS)
     first, second = client.TopicPartition("t", 0), client.TopicPartition("t", 1)
     member = client.GroupMetadata("g")
     async with Cluster(3, settings=settings) as nodes, client.Admin.of(nodes.bootstrap) as admin:
         await admin.create_topics([client.NewTopic(name="t", partitions=2)])
         async with (
-            client.Producer(nodes.bootstrap, transactional_id="copy") as producer,
+            client.Producer(nodes.bootstrap, config) as producer,
             producer.transaction() as transaction,
         ):
             await transaction.send_offsets(member, {first: 5})

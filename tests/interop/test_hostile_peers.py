@@ -46,8 +46,10 @@ log = logging.getLogger(__name__)
 MIB: Final = 1 << 20
 TOPIC: Final = "watched"
 MECHANISM: Final = "SCRAM-SHA-512"
-LIMIT_S: Final = 15.0
-"""From the last accept to the end of the last of them, S75; nothing is as late as its own limit."""
+LIMIT_S: Final = 60.0
+"""From the last accept to the end of the last of them: ten seconds, S75, and as long as a busy
+machine needs to accept them all. tests/net/test_authentication.py and
+tests/net/test_tls_listener.py show the limit itself; without it they would stay for minutes."""
 WAIT_S: Final = 120.0
 GROWTH_BYTES_MAX: Final = 48 * MIB
 """Of small sizes; with the full ones pages of the allocator stay in use, which are bounded too."""
@@ -312,7 +314,7 @@ def test_tls_on_a_port_in_clear_is_closed_and_named_in_the_log(target: Target) -
         for name in ("PLAINTEXT", "USERS"):
             for hello in REFUSED_HELLOS.values():
                 assert _all_of(target.addresses[name], hello) == b""
-    assert "TLS" in target.log.read_text()
+    eventually(lambda: "TLS" in target.log.read_text(), what="a line in the log")
 
 
 # --- logins -------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ from tests.harness.raw_connection import Closed, RawConnection, addresses_of
 from tests.harness.records import Sent, numbered
 from tests.harness.steady_settings import STEADY
 from tests.harness.traffic import Activity, IdempotentProducer
-from tests.harness.waiting import await_process_end, eventually
+from tests.harness.waiting import eventually
 
 NODES = 3
 PARTITIONS = 3
@@ -70,13 +70,6 @@ def create(cluster: Cluster, topic: str, partitions: int = PARTITIONS, factor: i
     wanted = NewTopic(topic, partitions, replication_factor=factor)
     admin.create_topics([wanted])[topic].result(WAIT_S)
     await_leaders_at(addresses_of(cluster.bootstrap), topic, partitions)
-
-
-def stop(node: NodeProcess) -> None:
-    """In order, in its own time: a node that is killed on the way there says nothing to others."""
-    node.ask_to_stop()
-    await_process_end(node.pid)
-    node.wait_stopped()
 
 
 def state(cluster: Cluster, topic: str, partition: int) -> PartitionState:
@@ -134,7 +127,7 @@ def test_a_node_that_stops_in_order_costs_no_send_and_leaves_nothing_leaderless(
     ):
         for node in nodes.nodes:
             written = len(producer.acknowledged)
-            stop(node)
+            node.stop()
             eventually(lambda: len(producer.acknowledged) > written + 100, within_s=240)  # noqa: B023
             node.spawn()
             node.let_serve()
@@ -160,8 +153,7 @@ def test_nodes_stop_in_order_while_zookeeper_answers_nothing(
         for node in nodes.nodes:
             node.ask_to_stop()
         for node in nodes.nodes:
-            await_process_end(node.pid)
-            node.wait_stopped()
+            node.wait_stopped()  # which kills, and that would be seen in the exit code
     finally:
         os.kill(nodes.zookeeper_pid, signal.SIGCONT)
     assert [node.exit_code for node in nodes.nodes] == [0] * NODES

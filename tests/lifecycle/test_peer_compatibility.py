@@ -11,6 +11,7 @@ import pytest
 from barnabas.broker.handlers import sasl as sasl_handlers
 from barnabas.broker.handlers.api_versions import ApiVersionsHandler
 from barnabas.broker.handlers.metadata import MetadataHandler
+from barnabas.broker.lifecycle import peer_compatibility
 from barnabas.broker.lifecycle.peer_compatibility import (
     PeerAnswer,
     Peers,
@@ -41,6 +42,12 @@ BETWEEN_NODES = (
     ApiKey.FETCH,
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
 )
+
+
+@pytest.fixture(autouse=True)
+def _patient_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a login may take more than 2 s, and whoever is late is silent."""
+    monkeypatch.setattr(peer_compatibility, "ASK_MS", 60_000)
 
 
 @contextlib.asynccontextmanager

@@ -74,6 +74,7 @@ def records(answer: fetch.FetchResponse) -> list[bytes]:
 
 async def stalled(node: ListeningNode) -> None:
     """Until a connection has sent what its socket takes, and no more."""
+    await until(lambda: len(node.listener.connections) == 1)
     (connection,) = node.listener.connections
     await until(lambda: connection._sender.sent > 0 and connection._sender.is_busy)
 
@@ -170,6 +171,7 @@ async def test_a_reader_that_takes_nothing_is_given_up(
 ) -> None:
     monkeypatch.setattr(connection_timeouts, "STALL_S", 0.05)
     node, client = await connected(start, shelf)
+    await until(lambda: bool(node.listener.connections))
     client.send(request(0, SIZE))
     await until(lambda: not node.listener.connections)
     assert shelf.is_free()

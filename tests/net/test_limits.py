@@ -174,7 +174,7 @@ async def test_half_sent_frames_of_many_are_held_within_the_budget(
         await settled(node)
         most = max(most, node.limits.requests.used)
     assert most <= 8 * MIB + 2 * MIB + 100 * (TINY_BYTES + SMALL_READ_BYTES) + 4 * READ_BYTES
-    assert node.limits.requests.is_scarce
+    await until(lambda: node.limits.requests.is_scarce)
     fresh = await node.connect()
     assert (await fresh.ask(*LIST)).throttle_time_ms == 7
     for client in (*clients, fresh):
@@ -270,11 +270,13 @@ async def test_a_spent_budget_leaves_one_request_in_flight_on_each_connection(
     client = await node.connect()
     groups = [letter * 2000 for letter in "abc"]
     client.send(*((heartbeat.HeartbeatRequest(group_id=group), 0) for group in groups))
+    await until(lambda: groups[0] in node.toys.seen)
     await settled(node)
     served = [group for group in node.toys.seen if group != "list"]
     assert served == groups[:1]
     node.toys.resolve(groups[0])
     assert (await client.receive())[0] == 0
+    await until(lambda: groups[1] in node.toys.seen)
     await settled(node)
     assert [group for group in node.toys.seen if group != "list"] == groups[:2]
 
@@ -293,9 +295,11 @@ async def test_one_connection_too_many_from_a_host_is_turned_away(start: Start) 
 async def test_a_silent_connection_is_closed_but_not_one_that_waits_for_an_answer(
     start: Start,
 ) -> None:
-    node = await start(settings=NetworkSettings(connections_max_idle_ms=300))
-    silent, waiting = await node.connect(), await node.connect()
+    node = await start(settings=NetworkSettings(connections_max_idle_ms=1000))
+    waiting = await node.connect()
     waiting.send((heartbeat.HeartbeatRequest(group_id="g"), 0))
+    await until(lambda: "g" in node.toys.seen)
+    silent = await node.connect()
     assert await silent.is_closed()
     node.toys.resolve("g")
     assert (await waiting.receive())[0] == 0

@@ -1,6 +1,6 @@
 """Who is over a quota is told at once and not read for as long, docs/spec/security.md §4 (S60-S64).
 
-The loop's clock is the real one where sockets are: throttles here are hours, or are ended by hand.
+The loop's clock is the real one where sockets are: throttles take hours, and are ended by hand.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import describe_groups, fetch, heartbeat, list_groups, produce
 from tests.net.client import RawClient, until
 from tests.net.conftest import ListeningNode, Start
+from tests.net.held_timers import HeldTimers
 
 LIST = (list_groups.ListGroupsRequest(), 2)
 TOLD_MS = 7
@@ -66,6 +67,7 @@ class Throttled:
 @pytest.fixture
 async def throttled(start: Start) -> Throttled:
     node = await start()
+    node.listener.loop = HeldTimers(node.listener.loop)  # type: ignore[assignment]
     quotas, spent = ClientQuotas(WINDOWS), list[float]()
     clock = iter(partial(_tick, spent), None)
     forgotten: list[fetch.FetchResponse] = []

@@ -143,6 +143,7 @@ def test_writing_to_very_many_connections_takes_many_turns() -> None:
 async def test_one_connection_with_very_much_to_ask_leaves_turns_to_others(start: Start) -> None:
     node = await start()
     greedy, modest = await node.connect(), await node.connect()
+    await until(lambda: len(node.listener.connections) == 2)
     greedy.send(*[LIST] * 2000)
     modest.send(LIST)
     await modest.receive()

@@ -74,6 +74,7 @@ async def test_the_time_out_is_the_one_that_the_request_names(
     node.dispatcher.register({ApiKey.CREATE_TOPICS: create})
     client = await node.connect()
     client.send((create_topics.CreateTopicsRequest(topics=[], timeout_ms=1234), 4))
+    await until(lambda: bool(node.listener.connections))
     [connection] = node.listener.connections
     await until(lambda: connection.longest_waiting() is pending)
     assert pending.wait_ms == 1234

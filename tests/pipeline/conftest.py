@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -20,11 +20,18 @@ from tests.harness.confluent_client import Confluent
 from tests.harness.kafka_alone import kafka_alone
 from tests.harness.records import Sent
 from tests.harness.steady_settings import STEADY
+from tests.pipeline.new_topics import create_topic
 
 HERE = Path(__file__).parent
 
 Fill = Callable[..., str]
 Options = Mapping[str, Any]
+
+FEW_LOGS: Final = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+"""A hundred logs that are made at the first transaction keep a busy machine for long."""
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +58,10 @@ def spark(connector: list[Path] | NoConnector) -> Iterator[SparkSession]:
                 "spark.jars": ",".join(map(str, jars)),
                 "spark.sql.shuffle.partitions": "2",
                 "spark.sql.streaming.pollingDelay": "20ms",
+                # On a busy machine ten seconds pass between two batches: an idle trigger between
+                # them would be among the progress that tests compare.
+                "spark.sql.streaming.noDataProgressEventInterval": "1h",
+                "spark.python.authenticate.socketTimeout": "120s",
                 "spark.local.dir": scratch,
                 "spark.sql.warehouse.dir": f"{scratch}/warehouse",
             },
@@ -63,7 +74,7 @@ def spark(connector: list[Path] | NoConnector) -> Iterator[SparkSession]:
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     """Two nodes, so that partitions have different leaders."""
-    with Cluster(2, settings={**STEADY, "offsets.topic.num.partitions": "4"}) as running:
+    with Cluster(2, settings={**STEADY, **FEW_LOGS}) as running:
         yield running
         close_clients()
 
@@ -75,9 +86,10 @@ def transactional(
     """The address of a cluster that coordinates transactions: two nodes of ours; Kafka itself."""
     with ExitStack() as stack:
         if request.param == "ours":
-            address = stack.enter_context(Cluster(2, settings=STEADY)).bootstrap
+            address = stack.enter_context(Cluster(2, settings={**STEADY, **FEW_LOGS})).bootstrap
         else:
-            address = stack.enter_context(kafka_alone(tmp_path_factory.mktemp("kafka")))
+            directory = tmp_path_factory.mktemp("kafka")
+            address = stack.enter_context(kafka_alone(directory, **FEW_LOGS))
         yield address
         close_clients(address)
 
@@ -108,7 +120,7 @@ def filled(cluster: Cluster, topic: str) -> Fill:
 
     def fill(records: int | Sequence[Sent] = 0, count: int = 2, codec: str = "none") -> str:
         if not partitions:
-            client.create_topic(cluster.bootstrap, topic, count)
+            create_topic(cluster.bootstrap, topic, count)
             partitions.append(count)
         if isinstance(records, int):
             records = [

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.console.development.cluster import Cluster
 from benchmarks.spark_connector import NoConnector
-from tests.harness.confluent_client import Confluent
 from tests.harness.needs import MAVEN, skip_without
 from tests.harness.records import Sent
 from tests.pipeline.conftest import Fill
+from tests.pipeline.new_topics import create_topic
 from tests.pipeline.slow_machine import available_now
 
 FORMATS = ("kafka", "barnabas")
@@ -129,7 +129,7 @@ def test_either_sink_takes_the_stream_of_the_other(
 ) -> None:
     name = filled(60)
     target = f"{name}-{source}-{sink}"
-    Confluent().create_topic(cluster.bootstrap, target, 2)
+    create_topic(cluster.bootstrap, target, 2)
 
     both.copy(source, sink, name, target)
 

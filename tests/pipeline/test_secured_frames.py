@@ -23,7 +23,8 @@ from benchmarks.spark_connector import NoConnector
 from tests.harness.hardened_node import hardened_node
 from tests.harness.needs import MAVEN, skip_without
 from tests.harness.secured_node import ALICE, BOB, TRANSACTIONS, SecuredNode
-from tests.pipeline.slow_machine import available_now
+from tests.harness.waiting import eventually
+from tests.pipeline.slow_machine import available_now, patiently
 
 COUNT = 40
 SCHEMA = "key BINARY, value BINARY"
@@ -117,7 +118,9 @@ def test_a_stream_is_copied_in_transactions_and_its_group_is_told(
     )  # fmt: skip
     available_now(writer)
     committed = {**options, "kafka.isolation.level": "read_committed"}
-    assert read(spark, "barnabas", committed, target) == EXPECTED
+    # The commit is decided before its markers are in the partitions.
+    found = eventually(lambda: read(spark, "barnabas", committed, target), what="readers see it")
+    assert found == EXPECTED
     commit_progress(checkpoint, node.login, group, options=options)
     offsets = node.as_root(lambda admin: admin.committed_offsets(group))
     assert [commit.offset for commit in offsets.values()] == [COUNT]
@@ -134,7 +137,7 @@ def test_a_job_takes_the_file_of_the_console(
     parser.add_argument("--limit", type=int, default=10)
     words = ["--topic", topic, "--out", str(tmp_path / "archive"), "--group", group]
     chosen = parser.parse_args([*words, "--once", "--command-config", str(file)])
-    report = archive.run(spark, archive.configured(chosen))
+    report = patiently(lambda: archive.run(spark, archive.configured(chosen)))
     assert report.findings == 0
     offsets = node.as_root(lambda admin: admin.committed_offsets(group))
     assert [commit.offset for commit in offsets.values()] == [COUNT]

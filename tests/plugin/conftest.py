@@ -47,4 +47,4 @@ def foreign_project(interpreter: Path, tmp_path: Path) -> ForeignProject:
 
 
 def _run(*command: str) -> None:
-    subprocess.run(command, check=True, cwd=ROOT, timeout=300)
+    subprocess.run(command, check=True, cwd=ROOT, timeout=600)

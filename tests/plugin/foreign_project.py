@@ -46,7 +46,7 @@ class ForeignProject:
     def run(self, *arguments: str, **environment: str) -> tuple[int, str]:
         """The exit code of Python, and what it wrote."""
         with self.start(*arguments, **environment) as running:
-            said, _ = running.communicate(timeout=300)
+            said, _ = running.communicate(timeout=600)
         return running.returncode, said
 
     def await_nothing_left(self) -> None:

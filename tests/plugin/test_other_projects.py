@@ -52,7 +52,7 @@ def test_nothing_is_left_when_pytest_is_ended(
             os.killpg(running.pid, how)  # a terminal sends Ctrl-C to all of them
         else:
             running.send_signal(how)
-        running.communicate(timeout=120)
+        running.communicate(timeout=300)
     foreign_project.await_nothing_left()
 
 
@@ -92,7 +92,7 @@ def _await_started(flag: Path, running: subprocess.Popen[str]) -> None:
         assert running.poll() is None, "pytest ended before the test began"
         return flag.exists()
 
-    eventually(is_started, what="the test that never ends begins", within_s=120)
+    eventually(is_started, what="the test that never ends begins", within_s=300)
 
 
 SECURED = """\

@@ -239,7 +239,9 @@ def histories(draw: st.DrawFn) -> tuple[tuple[Epochs, int], tuple[Epochs, int]]:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(logs=histories())
 async def test_any_two_histories_end_in_one(

@@ -22,7 +22,7 @@ async def port(replicas: ReplicaManager) -> StateLog:
 
 
 def append(
-    port: StateLog, *, epoch: int = 0, acks: int = -1, timeout_ms: int = 5000, count: int = 1
+    port: StateLog, *, epoch: int = 0, acks: int = -1, timeout_ms: int = 60_000, count: int = 1
 ) -> Done:
     done: Done = []
     port.append(

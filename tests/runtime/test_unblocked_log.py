@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -97,6 +98,12 @@ def test_a_reader_that_is_gone_is_no_error(pipe: Pipe, capsys: pytest.CaptureFix
     pipe.say("nobody")
     pipe.say("reads this")
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_closed_standard_error_is_not_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(unblocked_log.standard_error(), UnblockedHandler)
+    monkeypatch.setattr(sys, "__stderr__", None)
+    assert isinstance(unblocked_log.standard_error(), logging.NullHandler)
 
 
 def test_what_cannot_be_formatted_is_told_as_logging_does(

@@ -75,6 +75,13 @@ def https_server(directory: Path, answers: dict[str, Answer]) -> Iterator[str]:
         server.server_close()
 
 
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that shares a busy machine is not too slow."""
+    monkeypatch.setattr(jwks, "READ_S", 60.0)
+
+
+@pytest.mark.usefixtures("patience")
 def test_keys_are_read_over_https_from_a_server_that_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +93,7 @@ def test_keys_are_read_over_https_from_a_server_that_is_trusted(
         assert read_keys(f"{url}/keys") == [jwk(rsa_key())]
 
 
+@pytest.mark.usefixtures("patience")
 def test_no_redirect_is_followed_and_no_answer_is_longer_than_a_megabyte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,7 @@ def dumped(directory: Path, *arguments: str, expected: tuple[str, ...] = ()) -> 
         TOOL,
     ]
     command += ["--files", ",".join(map(str, files)), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not complaints(done.stderr, *expected)
     return done.stdout

@@ -25,14 +25,14 @@ from barnabas.console.development.ports import LOOPBACK, free_ports
 from barnabas.console.development.readiness_probe import wait_until_complete
 from benchmarks.cluster_view import ClusterView
 from benchmarks.server_process import ServerProcess
-from tests.chaos.trial import NODES, Trial, last_words, serious
+from tests.chaos.trial import NODES, OFFSETS_PARTITIONS, Trial, last_words, serious
 from tests.upgrade.releases import BEFORE_VOTERS, Release, path_of
 
 STOP_S: Final = 60.0
 SETTINGS: Final = {
     **DEVELOPMENT_SETTINGS,
     **copies(NODES),
-    "offsets.topic.num.partitions": "6",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     "leader.imbalance.check.interval.seconds": "1",
     "leader.imbalance.per.broker.percentage": "0",
     "min.insync.replicas": "2",

@@ -60,7 +60,7 @@ class FakeNode:
         """The request number ``count``, when it is there."""
         while len(self.requests) < count:
             self.came.clear()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(60):
                 await self.came.wait()
         return self.requests[count - 1][0]
 

@@ -31,10 +31,12 @@ from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.development.zookeeper_security import ZooKeeperSecurity, client_jaas
 from tests.harness.secured_zookeeper import LOGIN, NODES, PASSWORD, jaas_file, login_settings
 from tests.harness.tls_files import TlsFiles
+from tests.zookeeper.conftest import CONNECT_MS, OUTLASTS_MS, TICK_MS
 from tests.zookeeper.conftest import _chroots as chroots
 
 SESSION_MS: Final = 10_000
-REFUSED_MS: Final = 5_000
+REFUSED_MS: Final = 20_000
+"""Java has to take up the login before it can refuse it."""
 OWN: Final = ZnodeAcl("sasl:kafka", ALL)
 READABLE: Final = [OWN, ZnodeAcl(WORLD, READ)]
 OPEN: Final = [ZnodeAcl(WORLD, ALL)]
@@ -58,7 +60,14 @@ async def connected_as(tree: str) -> AsyncIterator[As]:
     opened: list[KazooSession] = []
 
     async def connected(identity: ZooKeeperIdentity | None) -> KazooSession:
-        opened.append(await connect(tree, session_timeout_ms=SESSION_MS, identity=identity))
+        opened.append(
+            await connect(
+                tree,
+                session_timeout_ms=SESSION_MS,
+                connection_timeout_ms=CONNECT_MS,
+                identity=identity,
+            )
+        )
         return opened[-1]
 
     yield connected
@@ -176,9 +185,15 @@ async def test_a_session_outlives_another_password_that_its_node_knows(tmp_path:
     """So a password is replaced, one server after the other, without a node that is lost."""
     new = ZooKeeperLogin("sasl", "kafka", "another")
     jaas = jaas_file(tmp_path)
-    with EmbeddedZooKeeper(tmp_path / "data", security=ZooKeeperSecurity(jaas=jaas)) as server:
+    security = ZooKeeperSecurity(jaas=jaas)
+    with EmbeddedZooKeeper(tmp_path / "data", TICK_MS, security=security) as server:
         both = ZooKeeperIdentity((LOGIN, new), secures=True)
-        session = await connect(server.hosts, session_timeout_ms=SESSION_MS, identity=both)
+        session = await connect(
+            server.hosts,
+            session_timeout_ms=OUTLASTS_MS,
+            connection_timeout_ms=CONNECT_MS,
+            identity=both,
+        )
         try:
             await session.create("/brokers", b"1")
             await session.create("/brokers/me", ephemeral=True)
@@ -241,6 +256,7 @@ async def _connected_by_tls(
     return await connect(
         server.hosts,
         session_timeout_ms=SESSION_MS,
+        connection_timeout_ms=CONNECT_MS,
         tls=ClientTls(settings),
         identity=ZooKeeperIdentity(secures=True),
     )

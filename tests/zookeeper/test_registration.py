@@ -41,6 +41,9 @@ from barnabas.protocol.zookeeper import znodes
 from tests.harness.fixed_peers import FixedPeers
 from tests.zookeeper.conftest import Connect, expire
 
+PATIENT_MS = 60_000
+"""How long a former life is waited for where the test ends its session in the meantime."""
+
 
 def registration(
     zookeeper: ZooKeeper,
@@ -148,7 +151,7 @@ async def test_who_holds_the_id_is_told_before_its_session_is_waited_for(
     former, session = await sessions(), await sessions()
     await create_persistent_znodes(session)
     await registration(former, 1, tmp_path / "a").register()
-    node = registration(session, 1, tmp_path / "b", port=9999)
+    node = registration(session, 1, tmp_path / "b", port=9999, grace_ms=PATIENT_MS)
     registered = asyncio.create_task(node.register())
     while "node 1 at 127.0.0.1:9001" not in caplog.text:
         assert not registered.done()
@@ -261,7 +264,7 @@ async def test_a_former_life_that_has_not_timed_out_is_waited_for(
     former, session = await sessions(), await sessions()
     await create_persistent_znodes(session)
     await registration(former, 1, tmp_path / "a").register()
-    node = registration(session, 1, tmp_path / "elsewhere")
+    node = registration(session, 1, tmp_path / "elsewhere", grace_ms=PATIENT_MS)
     registered = asyncio.create_task(node.register())
     await asyncio.to_thread(expire, former, server)
     await registered

@@ -33,7 +33,12 @@ from barnabas.client.zookeeper.interface import (
 from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.development.ports import free_ports
-from tests.zookeeper.conftest import Connect, expire
+from tests.zookeeper.conftest import OUTLASTS_MS, TICK_MS, Connect, expire
+
+
+def _patient() -> EmbeddedZooKeeper:
+    """A server that grants such sessions."""
+    return EmbeddedZooKeeper(tick_ms=TICK_MS)
 
 
 async def test_the_chroot_is_created_at_connect_and_seen_by_nobody(
@@ -182,9 +187,9 @@ async def test_any_number_of_requests_may_wait_for_kazoo() -> None:
 
 
 async def test_the_loop_runs_on_whatever_is_asked_while_zookeeper_is_away(hosts: str) -> None:
-    server = await asyncio.to_thread(EmbeddedZooKeeper().start)
+    server = await asyncio.to_thread(_patient().start)
     try:
-        session = await connect(server.hosts, session_timeout_ms=9000)
+        session = await connect(server.hosts, session_timeout_ms=OUTLASTS_MS)
         suspended = asyncio.Event()
         session.on_state.append(
             lambda state: suspended.set() if state is SessionState.SUSPENDED else None
@@ -204,9 +209,9 @@ async def test_the_loop_runs_on_whatever_is_asked_while_zookeeper_is_away(hosts:
 
 
 async def test_what_was_given_up_while_zookeeper_was_away_is_not_done_when_it_is_back() -> None:
-    server = await asyncio.to_thread(EmbeddedZooKeeper().start)
+    server = await asyncio.to_thread(_patient().start)
     try:
-        session = await connect(server.hosts, session_timeout_ms=60_000)
+        session = await connect(server.hosts, session_timeout_ms=OUTLASTS_MS)
         states: asyncio.Queue[SessionState] = asyncio.Queue()
         session.on_state.append(states.put_nowait)
         await asyncio.to_thread(server.kill)
@@ -226,9 +231,9 @@ async def test_what_was_given_up_while_zookeeper_was_away_is_not_done_when_it_is
 
 
 async def test_a_call_that_waits_for_a_connection_is_over_with_its_session_or_its_end() -> None:
-    server = await asyncio.to_thread(EmbeddedZooKeeper().start)
+    server = await asyncio.to_thread(_patient().start)
     try:
-        session = await connect(server.hosts, session_timeout_ms=60_000)
+        session = await connect(server.hosts, session_timeout_ms=OUTLASTS_MS)
         states: asyncio.Queue[SessionState] = asyncio.Queue()
         session.on_state.append(states.put_nowait)
         await asyncio.to_thread(server.kill)
@@ -266,9 +271,9 @@ async def test_an_expired_session_is_told_as_suspended_lost_connected(
 
 async def test_reads_wait_through_an_outage_and_every_watch_fires(hosts: str) -> None:
     chroot = "/" + hosts.partition("/")[2]
-    server = await asyncio.to_thread(EmbeddedZooKeeper().start)
+    server = await asyncio.to_thread(_patient().start)
     try:
-        session = await connect(server.hosts + chroot, session_timeout_ms=9000)
+        session = await connect(server.hosts + chroot, session_timeout_ms=OUTLASTS_MS)
         fired = asyncio.Event()
         suspended = asyncio.Event()
         session.on_state.append(
@@ -301,10 +306,10 @@ async def test_what_is_no_list_of_servers_is_said_to_be_none() -> None:
 
 
 async def test_connecting_to_nobody_fails_in_time_and_leaves_no_thread() -> None:
-    before = threading.active_count()
+    before = kazoo_threads()
     with pytest.raises(ConnectionLost, match=r"no session with ZooKeeper.*Connection refused"):
         await connect(f"127.0.0.1:{free_ports(1)[0]}", connection_timeout_ms=3_000)
-    assert threading.active_count() <= before + 1
+    assert kazoo_threads() <= before
 
 
 @pytest.fixture
@@ -327,8 +332,8 @@ async def test_servers_that_are_off_cost_a_session_nothing_though_they_are_asked
     """kazoo waited for each as long as a session lasts; one of three failed a start in three."""
     monkeypatch.setattr(kazoo_handler, "ACCEPT_S", 0.1)
     monkeypatch.setattr("kazoo.protocol.connection.random.shuffle", lambda _: None)
-    session = await connect(
-        ",".join([*absent, server.hosts]), session_timeout_ms=10_000, connection_timeout_ms=9_000
+    session = await connect(  # which kazoo would give to each of the two before the third
+        ",".join([*absent, server.hosts]), session_timeout_ms=90_000, connection_timeout_ms=60_000
     )
     await session.close()
 

@@ -11,6 +11,7 @@ from barnabas.client.admin.descriptions import NewTopic
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.console.demo import first_half, second_half
+from barnabas.console.development import demo_clients
 from barnabas.protocol.errors import ErrorCode
 from tests.harness.deployments import KafkaCluster
 
@@ -67,8 +68,12 @@ async def test_a_new_topic_ends_where_it_starts(admin: Admin) -> None:
 
 
 async def test_the_demonstration_is_a_true_story_on_kafka_as_well(
-    kafka: KafkaCluster, admin: Admin, capsys: pytest.CaptureFixture[str]
+    kafka: KafkaCluster,
+    admin: Admin,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(demo_clients, "_SESSION_MS", 60_000)  # its member sends no heartbeats
     assert await first_half(kafka.bootstrap) == 1
     await second_half(kafka.bootstrap)
     (group,) = [group for group in await admin.list_groups() if group.group == "billing"]

@@ -211,8 +211,9 @@ async def test_what_a_transaction_holds_is_reported_at_once(
 
 
 async def test_an_offset_that_is_only_on_its_way_is_waited_for(
-    scripted_groups: ScriptedGroups, admin: Admin
+    scripted_groups: ScriptedGroups, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(group_admin, "_SETTLE_S", 90.0)
     scripted_groups.codes[GOOD] = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * 3
     assert await admin.unstable_offsets("g", [GOOD, BAD]) == []
     assert scripted_groups.asked["fetch"] == 4

@@ -62,7 +62,7 @@ async def java_member(
     reading = asyncio.create_task(read())
     yield
     process.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(180):
         await process.wait()
         await reading
 
@@ -120,7 +120,7 @@ async def test_a_mixed_group_reads_every_message_once(
         "auto.offset.reset": "smallest",
         "offsets.storage": storage,
         "partition.assignment.strategy": strategy,
-        "rebalance.max.retries": "10",
+        "rebalance.max.retries": "60",
     }
     properties = tmp_path / "consumer.properties"
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -132,7 +132,8 @@ async def test_a_mixed_group_reads_every_message_once(
 @pytest.fixture(scope="module")
 def by_protocol() -> Iterator[Cluster]:
     """Its nodes' own listener is called by its protocol, as docs/client/classic.md says."""
-    with Cluster(brokers=1, settings={"inter.broker.listener.name": "SASL_PLAINTEXT"}) as running:
+    settings = {**STEADY, "inter.broker.listener.name": "SASL_PLAINTEXT"}
+    with Cluster(brokers=1, settings=settings) as running:
         yield running
 
 
@@ -150,6 +151,6 @@ def test_consumers_that_take_names_of_listeners_for_protocols_read(
     words = ["--zookeeper", by_protocol.zookeeper, "--topic", topic, "--from-beginning"]
     done = subprocess.run(
         [*java, *words, "--max-messages", "2"],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.stdout.splitlines()[:2] == ["one", "two"], done.stdout + done.stderr

@@ -29,8 +29,9 @@ from barnabas.console.development.cluster import Cluster
 ROOT = Path(__file__).parents[3]
 PARTITIONS = 4
 COMMIT_MS = 200
-SESSION_MS = 6_000
-"""Of whoever is alive it must not end, however busy the machine is: the audit excuses the dead."""
+SESSION_MS = 10_000
+"""Of whoever is alive it must not end, however busy the machine is: the audit excuses the dead.
+ZooKeeper grants no more."""
 
 ZOOKEEPER: dict[str, Any] = {"offsets_storage": "zookeeper", "dual_commit_enabled": False}
 THERE: Sequence[dict[str, Any]] = (
@@ -102,7 +103,7 @@ class Group:
             "auto_offset_reset": "smallest",
             "auto_commit_interval_ms": COMMIT_MS,
             "rebalance_backoff_ms": 1_000,
-            "rebalance_max_retries": 30,
+            "rebalance_max_retries": 60,
             **ZOOKEEPER,
         }
         self.workers = [Worker(self) for _ in range(count)]

@@ -17,6 +17,7 @@ from barnabas.client import (
     TopicPartition,
 )
 from barnabas.client.blocking import LoopThread
+from barnabas.client.consumer import offset_commits
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, Member
@@ -24,6 +25,12 @@ from barnabas.testing import Cluster
 
 FIRST = {"auto.offset.reset": "earliest"}
 VALUES = [str(number).encode() for number in range(10)]
+
+
+@pytest.fixture(autouse=True)
+def last_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer that is closed waits for its last commit, on a busy machine, too."""
+    monkeypatch.setattr(offset_commits, "_LAST_COMMIT_S", 60.0)
 
 
 def _filled(bootstrap: str, topic: str) -> TopicPartition:

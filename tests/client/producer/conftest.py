@@ -11,7 +11,7 @@ from barnabas.client.producer.producer import Producer
 from barnabas.client.producer.producer_config import ProducerConfig
 from tests.client.scripted_cluster import ScriptedCluster, scripted_cluster
 
-CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
+CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=60_000)
 QUICK = ProducerConfig(retry_backoff_ms=2)
 
 

@@ -17,6 +17,7 @@ from barnabas.protocol.messages import produce
 from barnabas.protocol.records import batch
 from tests.client.producer.conftest import CLIENT
 from tests.client.scripted_cluster import ScriptedCluster
+from tests.client.scripted_transactions import until
 
 
 @pytest.mark.parametrize(
@@ -213,11 +214,21 @@ async def test_retries_end_with_their_number(cluster: ScriptedCluster) -> None:
 
 async def test_retries_end_with_their_time(cluster: ScriptedCluster) -> None:
     (topic_partition,) = cluster.topic("t")
-    cluster.logs[topic_partition].codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000
-    config = ProducerConfig(delivery_timeout_ms=1_500, retry_backoff_ms=5)
+    config = ProducerConfig(delivery_timeout_ms=60_000, retry_backoff_ms=5)
     async with Producer(cluster.bootstrap, config, client=CLIENT) as producer:
+        await producer.partitions_for("t")
+        cluster.logs[topic_partition].codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 100_000
+        now = asyncio.get_running_loop().time()
+        late = producer.send_soon("t", b"v")
+        assert producer._accumulator is not None
+        queue = producer._accumulator.queues[topic_partition]
+        await until(lambda: bool(queue.in_flight))
+        sent = queue.in_flight[0]
+        assert 59 < sent.deadline - now < 120
+        # By the clock, its time could be over before it is sent, on a busy machine.
+        sent.deadline = 0.0
         with pytest.raises(KafkaError) as failure:
-            await producer.send("t", b"v")
+            await late
     assert failure.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 

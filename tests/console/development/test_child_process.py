@@ -25,14 +25,14 @@ def _speaks_and_sleeps(words: str) -> list[str]:
 def test_a_child_that_is_asked_to_stop_ends_by_that_signal(tmp_path: Path) -> None:
     child = ChildProcess(SLEEPER, tmp_path / "log")
     assert child.is_running
-    assert child.stop() == -signal.SIGTERM
+    assert child.stop(grace_s=60) == -signal.SIGTERM
     assert not child.is_running
 
 
 def test_a_paused_child_hears_the_request_to_stop(tmp_path: Path) -> None:
     child = ChildProcess(SLEEPER, tmp_path / "log")
     child.pause()
-    assert child.stop() == -signal.SIGTERM
+    assert child.stop(grace_s=60) == -signal.SIGTERM
 
 
 def test_a_deaf_child_is_killed_after_the_grace(tmp_path: Path) -> None:
@@ -104,4 +104,4 @@ def test_it_outlives_a_thread_that_started_it(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert children[0].is_running
-    assert children[0].stop() == -signal.SIGTERM
+    assert children[0].stop(grace_s=60) == -signal.SIGTERM

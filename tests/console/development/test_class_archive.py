@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.console.development import embedded_zookeeper
 from barnabas.console.development.class_archive import ClassArchive
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper, four_letter_word
 from barnabas.console.development.java import find_java
@@ -16,6 +17,8 @@ from barnabas.console.development.zookeeper_jars import find_jars
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    # Java writes the archive as it ends: on a busy machine that takes longer than a stop may.
+    monkeypatch.setattr(embedded_zookeeper, "_STOP_S", 120.0)
     if not ClassArchive(find_java(), find_jars()).is_wanted:
         pytest.skip("this Java brings no archive of its own to build upon")
     return tmp_path / "barnabas"

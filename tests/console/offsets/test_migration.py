@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from barnabas.console.__main__ import main
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.offsets.migration_files import MigrationJournal, read_plan, write_plan
+from tests.harness.steady_settings import STEADY
 
 three_partitions = pytest.mark.kafka_topic(partitions=3)
 A = TopicPartition("t", 0)
@@ -144,7 +145,10 @@ class Town:
         self.zookeeper = zookeeper
         self.admin = admin
         self.plan = plan
-        self._where = ("--bootstrap", cluster.bootstrap, "--zookeeper", cluster.zookeeper, "--json")
+        self._where = (
+            *("--bootstrap", cluster.bootstrap, "--zookeeper", cluster.zookeeper),
+            *("--json", "--timeout-ms", "60000"),
+        )
 
     async def migrate(self, step: str, *options: str) -> int:
         words = ["offsets", "migrate", step, *options, str(self.plan), *self._where]
@@ -173,6 +177,13 @@ class Town:
         topic_partitions = [TopicPartition(self.topic, number) for number in range(3)]
         found = await ZooKeeperOffsetStore(self.zookeeper, group).fetch(topic_partitions)
         return [found[topic_partition] for topic_partition in sorted(found)]
+
+
+@pytest.fixture(scope="module")
+def kafka_cluster() -> Iterator[Cluster]:
+    """In the place of the plug-in's: one that a busy machine does not disturb."""
+    with Cluster(settings=STEADY) as running:
+        yield running
 
 
 @pytest.fixture

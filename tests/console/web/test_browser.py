@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +58,7 @@ def filled(
             producer.send(TOPIC, json.dumps(value).encode(), key=f"invoice-{number}".encode())
     for group, way in ((GROUP, "--to-earliest"), (OTHER, "--to-latest")):
         words = ["groups", "reset", group, "--topic", TOPIC, way, "--execute"]
+        words += ["--timeout-ms", "60000"]
         undo = tmp_path_factory.mktemp("undo") / "undo.json"
         assert main([*words, "--undo-file", str(undo), "--bootstrap", cluster.bootstrap]) == 0
     return cluster
@@ -81,7 +81,7 @@ def console(filled: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Ite
         assert running.stdout is not None
         yield json.loads(running.stdout.readline())["url"]
         running.terminate()
-        running.wait(60)
+        running.wait(120)
 
 
 def base_of(console: str) -> str:
@@ -188,9 +188,9 @@ def test_what_is_written_from_now_on_appears_by_itself(
         window.page.wait_for_selector("text=What is written from now on appears at the top")
         with Child(
             [sys.executable, "-m", "barnabas.console", "produce", LIVE, "written <i>now</i>",
-             "--bootstrap", filled.bootstrap]
+             "--bootstrap", filled.bootstrap, "--timeout-ms", "60000"]
         ) as sender:  # fmt: skip
-            assert sender.wait(60) == 0
+            assert sender.wait(120) == 0
         window.page.wait_for_selector("tbody tr:first-child:has-text('written <i>now</i>')")
         assert window.complaints == []
 
@@ -258,11 +258,12 @@ def test_the_story_log_in_see_a_stuck_group_reset_it_with_a_preview_and_take_it_
         page.click("button.danger")
         page.wait_for_selector("p.good")
         window.open(f"{base_of(console)}/history?q={quote_plus(GROUP)}&change={change[1]}")
-        deadline = time.monotonic() + 60
-        while "paid by hand" not in window.text() and time.monotonic() < deadline:
-            page.wait_for_timeout(500)
+
+        def is_recorded() -> bool:
             page.reload()
-        assert "paid by hand" in window.text()
+            return "paid by hand" in window.text()
+
+        eventually(is_recorded, what="the history has it")
         assert "token" in window.text() or "ANONYMOUS" in window.text()
         window.open(
             f"{base_of(console)}/records?topic={TOPIC}&where="

@@ -20,7 +20,7 @@ from barnabas.client.admin.descriptions import Committed, NewTopic
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.groups.plan import OffsetChange
 from barnabas.console.groups.undo_file import read_undo_file
-from tests.harness.deployments import Deployment, is_apache_kafka
+from tests.harness.deployments import Deployment, await_leaders, is_apache_kafka
 from tests.harness.web_console import Reader, reader_of, seen
 
 RECORDS = 30
@@ -44,6 +44,7 @@ async def reader(cluster: Deployment, tmp_path: Path) -> AsyncIterator[Reader]:
 async def place(admin: Admin, cluster: Deployment, topic: str, group: str) -> TopicPartition:
     """A partition with thirty records, of which the group has read twenty."""
     await admin.create_topics([NewTopic(name=topic, partitions=1)])
+    await asyncio.to_thread(await_leaders, cluster, topic, 1)
     async with Producer(cluster.bootstrap) as producer:
         for number in range(RECORDS):
             await producer.send(

@@ -28,7 +28,7 @@ URL = re.compile(r"(http://127\.0\.0\.1:\d+)(/login\?token=\S+)?")
 
 def open_page(url: str) -> str:
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    with opener.open(url, timeout=60) as answer:
+    with opener.open(url, timeout=120) as answer:
         return str(answer.read().decode())
 
 
@@ -46,7 +46,7 @@ def test_the_printed_url_opens_the_console_and_a_signal_ends_it(cluster: Deploym
         told = json.loads(console.stdout.readline())
         assert "<h1>Overview</h1>" in open_page(told["url"])
         console.send_signal(signal.SIGTERM)
-        assert console.wait(60) in (0, -signal.SIGTERM)
+        assert console.wait(120) in (0, -signal.SIGTERM)
 
 
 def test_up_starts_a_console_tells_its_url_once_and_ends_it() -> None:

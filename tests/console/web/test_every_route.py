@@ -5,6 +5,7 @@ Source: docs/spec/console.md §3 (security) and §5.
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import uuid
@@ -27,7 +28,7 @@ from barnabas.console.web import app
 from barnabas.console.web.page import Page, PageFunction, View
 from barnabas.console.web.pages.registry import PAGES
 from barnabas.console.web.security import CSP, HEALTH_PATH, SESSION_PATHS
-from tests.harness.deployments import Deployment
+from tests.harness.deployments import Deployment, await_leaders
 from tests.harness.web_console import FORM, NOWHERE, QUICK, Reader, reader_of, seen
 from tests.harness.web_pages import OF_THE_CONSOLE, OF_THE_SESSION, path_of
 
@@ -46,6 +47,7 @@ async def named(cluster: Deployment) -> dict[str, str]:
     topic, group = f"topic-{mark}", f"group-{mark}{MARKUP}"
     async with Admin.of(cluster.bootstrap) as admin:
         await admin.create_topics([NewTopic(name=topic, partitions=2)])
+        await asyncio.to_thread(await_leaders, cluster, topic, 2)
         async with Producer(cluster.bootstrap) as producer:
             await producer.send(topic, MARKUP.encode(), key=MARKUP.encode(), partition=0)
         place = TopicPartition(topic, 0)

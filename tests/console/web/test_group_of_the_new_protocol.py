@@ -5,6 +5,7 @@ Source: docs/spec/console.md §2.3 (groups), §1 (timeline).
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from barnabas.client import Admin, Consumer, NewTopic, Producer
-from tests.harness.deployments import Deployment, is_apache_kafka
+from tests.harness.deployments import Deployment, await_leaders, is_apache_kafka
 from tests.harness.web_console import Reader, reader_of, seen
 
 pytestmark = pytest.mark.skipif(is_apache_kafka(), reason="it has none with ZooKeeper")
@@ -32,6 +33,7 @@ async def member(cluster: Deployment, topic: str, group: str) -> AsyncIterator[C
     """The only one of its group: it has read and committed 4 of 10 records of partition 0."""
     async with Admin.of(cluster.bootstrap) as admin:
         await admin.create_topics([NewTopic(name=topic, partitions=2)])
+    await asyncio.to_thread(await_leaders, cluster, topic, 2)
     async with Producer(cluster.bootstrap) as producer:
         for _ in range(10):
             await producer.send(topic, b"x", partition=0)

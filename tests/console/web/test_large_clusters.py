@@ -56,7 +56,7 @@ def watch_of(reader: Reader) -> ClusterWatch:
 async def swept(reader: Reader) -> None:
     """Once every group was seen."""
     survey = watch_of(reader).survey
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not survey.rounds:
             survey.look()
             await asyncio.sleep(0.01)

@@ -29,7 +29,7 @@ from barnabas.console.web.records.scan import Question
 from barnabas.console.web.records.tail import Tail
 from barnabas.console.web.streams import STREAMS_MOST, Streams
 from tests.harness.child import Child
-from tests.harness.deployments import Deployment
+from tests.harness.deployments import Deployment, await_leaders
 from tests.harness.web_console import NOWHERE, reader_of
 
 
@@ -37,6 +37,7 @@ from tests.harness.web_console import NOWHERE, reader_of
 async def admin(cluster: Deployment, topic: str) -> AsyncIterator[Admin]:
     async with Admin.of(cluster.bootstrap) as made:
         await made.create_topics([NewTopic(name=topic, partitions=2)])
+        await asyncio.to_thread(await_leaders, cluster, topic, 2)
         yield made
 
 
@@ -144,12 +145,13 @@ def test_a_console_with_an_open_stream_ends_at_once(cluster: Deployment, topic: 
     command += ["--bootstrap", cluster.bootstrap, "--listen", "127.0.0.1:0"]
     with SyncProducer(cluster.bootstrap) as producer:
         producer.send(topic, b"makes the topic")
+        await_leaders(cluster, topic, 1)  # whichever node the console asks
         with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as console:
             assert console.stdout is not None
             assert console.stderr is not None
             base = json.loads(console.stdout.readline())["url"]
             with urllib.request.urlopen(
-                f"{base}/records/stream?topic={topic}", timeout=60
+                f"{base}/records/stream?topic={topic}", timeout=120
             ) as open_:
                 assert open_.headers["content-type"].startswith("text/event-stream")
                 assert open_.readline() == b"retry: 5000\n"
@@ -158,5 +160,5 @@ def test_a_console_with_an_open_stream_ends_at_once(cluster: Deployment, topic: 
                     assert line, "the stream ended"
                 assert b"&lt;b&gt;" in line
                 console.send_signal(signal.SIGTERM)
-                assert console.wait(60) in (0, -signal.SIGTERM)
+                assert console.wait(120) in (0, -signal.SIGTERM)
             assert console.stderr.read() == ""

@@ -20,8 +20,9 @@ from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.development.ports import LOOPBACK, free_ports
 from barnabas.console.web.watch.node_status import number, part, rows, text, whole
 from benchmarks.barnabas_node import barnabas_node
-from tests.harness.deployments import is_apache_kafka
+from tests.harness.deployments import await_leaders_at, is_apache_kafka
 from tests.harness.fixtures import Deploy
+from tests.harness.raw_connection import addresses_of
 from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 from tests.harness.web_console import reader_of
@@ -69,6 +70,7 @@ async def test_leases_standings_and_standbys_are_told_by_the_nodes(
 ) -> None:
     async with Admin.of(telling) as admin:
         await admin.create_topics([NewTopic(name=topic, partitions=1)])
+        await asyncio.to_thread(await_leaders_at, addresses_of(telling), topic, 1)
         await admin.alter_offsets(group, {TopicPartition(topic, 0): Committed(offset=0)})
     async with reader_of(telling) as reader:
         found = await reader.json("/leases.json")

@@ -15,6 +15,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness.kafka_alone import kafka_alone
+from tests.harness.steady_settings import STEADY
 from tests.harness.web_console import reader_of
 from tests.harness.web_operations import PASSWORD, Steps, all_steps
 
@@ -33,7 +34,8 @@ SETTINGS = {
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A node of ours with an authorizer."""
     with EmbeddedZooKeeper() as zookeeper:
-        node = barnabas_node(tmp_path_factory.mktemp("own"), zookeeper.hosts, settings=SETTINGS)
+        directory = tmp_path_factory.mktemp("own")
+        node = barnabas_node(directory, zookeeper.hosts, settings={**STEADY, **SETTINGS})
         try:
             node.launch()
             node.wait_until_listening()

@@ -27,7 +27,7 @@ from barnabas.protocol.acl import (
     ResourcePattern,
     ResourceType,
 )
-from tests.harness.deployments import Deployment, is_apache_kafka
+from tests.harness.deployments import Deployment, await_leaders, is_apache_kafka
 from tests.harness.fixtures import Deploy
 from tests.harness.kafka_alone import open_transaction
 from tests.harness.web_console import Reader, reader_of
@@ -49,6 +49,7 @@ async def reader(cluster: Deployment) -> AsyncIterator[Reader]:
 async def place(admin: Admin, cluster: Deployment, topic: str, group: str) -> TopicPartition:
     """Ten records, of which the group has read four."""
     await admin.create_topics([NewTopic(name=topic, partitions=2)])
+    await asyncio.to_thread(await_leaders, cluster, topic, 2)
     async with Producer(cluster.bootstrap) as producer:
         for number in range(10):
             await producer.send(topic, f"value {number}".encode(), partition=0)

@@ -5,6 +5,7 @@ Source: docs/spec/console.md §2.3 (records).
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import Committed, NewTopic
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.web.records.masking import read_masks
-from tests.harness.deployments import Deployment
+from tests.harness.deployments import Deployment, await_leaders
 from tests.harness.web_console import Reader, reader_of
 
 PARTITIONS = 3
@@ -34,6 +35,7 @@ async def filled(cluster: Deployment, topic: str) -> str:
         await admin.create_topics(
             [NewTopic(name=topic, partitions=PARTITIONS, configs={"max.message.bytes": "8388608"})]
         )
+    await asyncio.to_thread(await_leaders, cluster, topic, PARTITIONS)
     async with Producer(cluster.bootstrap) as producer:
         for number in range(RECORDS):
             await producer.send(

@@ -5,6 +5,7 @@ Source: docs/spec/console.md §3 (security).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from barnabas.console.web.pages.actions import ACTIONS
 from barnabas.console.web.pages.registry import PAGES, REQUIRED
 from barnabas.console.web.roles import Forbidden, Role, read_roles
 from barnabas.console.web.security import SESSION_PATHS
-from tests.harness.deployments import Deployment
+from tests.harness.deployments import Deployment, await_leaders
 from tests.harness.web_console import NOWHERE, Reader, reader_of, seen
 from tests.harness.web_pages import OF_THE_SESSION, path_of
 
@@ -107,6 +108,7 @@ async def in_role(bootstrap: str, folder: Path, role: str, more: str = "") -> As
 async def named(cluster: Deployment, topic: str, group: str) -> dict[str, str]:
     async with Admin.of(cluster.bootstrap) as admin:
         await admin.create_topics([NewTopic(name=topic, partitions=2)])
+        await asyncio.to_thread(await_leaders, cluster, topic, 2)
         async with Producer(cluster.bootstrap) as producer:
             await producer.send(topic, SECRET.encode(), key=SECRET.encode(), partition=0)
         await admin.alter_offsets(group, {TopicPartition(topic, 0): Committed(offset=0)})

@@ -14,7 +14,7 @@ from barnabas.console.web import app
 from barnabas.console.web.downloads import VALUE_PATH
 from barnabas.console.web.pages.records import STREAM_PATH
 from barnabas.console.web.pages.registry import PAGES
-from tests.harness.web_console import NOWHERE, reader_of
+from tests.harness.web_console import NOWHERE, QUICK, reader_of
 from tests.harness.web_pages import OF_THE_CONSOLE, path_of
 
 OF_THE_SESSION = ("/changed", "/done", "/undo")
@@ -41,9 +41,9 @@ async def test_every_page_answers_in_bounded_time_and_says_that_the_cluster_does
     silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "PAGE_S", 0.2)
-    async with reader_of(silent) as reader:
+    async with reader_of(silent, config=QUICK) as reader:
         for page in PAGES:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 answer = await reader.get(path_of(page, NAMED))
             if page not in (*OF_THE_SESSION, *OF_THE_CONSOLE):
                 # Once the connection has timed out, a panel says so and nobody has to wait.
@@ -56,9 +56,9 @@ async def test_the_value_and_the_stream_of_a_silent_cluster_are_refused_in_bound
     silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "PAGE_S", 0.2)
-    async with reader_of(silent) as reader:
+    async with reader_of(silent, config=QUICK) as reader:
         for path in (VALUE_PATH, STREAM_PATH):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 answer = await reader.get(f"{path}?topic=a&partition=0&offset=1")
             assert answer.status_code == 502, (path, answer.text)
             assert answer.text == "the cluster does not answer\n"

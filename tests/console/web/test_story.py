@@ -18,6 +18,7 @@ import pytest
 
 from tests.harness.browser import Browser, browser, chromium
 from tests.harness.child import Child
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.browser
@@ -36,6 +37,8 @@ class Demo:
 def demo() -> Iterator[Demo]:
     chromium()
     command = [sys.executable, "-m", "barnabas.console", "up", "--port", "0", "--demo"]
+    for name, value in STEADY.items():  # no node is lost but the one that is killed
+        command += ["--set", f"{name}={value}"]
     told = ""
     with Child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as up:
         assert up.stdout is not None
@@ -72,7 +75,9 @@ def test_a_newcomer_finds_a_stuck_group_helps_it_takes_that_back_and_loses_a_nod
             window.open(base + path)
             return words in window.text()
 
-        eventually(lambda: shows("/groups?verdict=ERR", "billing"), what="billing is ERR")
+        eventually(
+            lambda: shows("/groups?verdict=ERR", "billing"), within_s=300, what="billing is ERR"
+        )
         page.click("tr a:text-is('billing')")
         page.wait_for_selector("h1 .verdict.err")
         assert "stays at one offset" in window.text()
@@ -99,6 +104,6 @@ def test_a_newcomer_finds_a_stuck_group_helps_it_takes_that_back_and_loses_a_nod
         eventually(lambda: shows("/history?q=billing", "tenth order"), what="the history has it")
 
         os.kill(demo.pid, signal.SIGKILL)
-        eventually(lambda: shows("/failovers", "silent"), what="the failover is told")
+        eventually(lambda: shows("/failovers", "silent"), within_s=300, what="the failover is told")
         assert page.locator("table tbody tr").count() >= 1
         assert window.complaints == []

@@ -5,6 +5,7 @@ Source: docs/spec/console.md §1 (timeline).
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,7 +17,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import Committed, NewTopic
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.web.plots import HEIGHT, WIDTH, place_of, plot
-from tests.harness.deployments import Deployment, is_apache_kafka
+from tests.harness.deployments import Deployment, await_leaders, is_apache_kafka
 from tests.harness.web_console import Reader, reader_of, seen
 
 MINUTE_MS = 60_000
@@ -34,6 +35,7 @@ async def place(cluster: Deployment, topic: str, group: str) -> TopicPartition:
     made = TopicPartition(topic, 0)
     async with Admin.of(cluster.bootstrap) as admin:
         await admin.create_topics([NewTopic(name=topic, partitions=1)])
+        await asyncio.to_thread(await_leaders, cluster, topic, 1)
         now = time.time_ns() // 1_000_000
         async with Producer(cluster.bootstrap) as producer:
             for number in range(30):

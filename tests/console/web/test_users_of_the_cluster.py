@@ -13,6 +13,7 @@ import pytest
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.development.ports import LOOPBACK, free_ports
 from benchmarks.barnabas_node import barnabas_node
+from tests.harness.steady_settings import STEADY
 from tests.harness.web_console import FORM, reader_of
 
 PASSWORD = "Canary.Password"
@@ -25,6 +26,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory: Path = tmp_path_factory.mktemp("guarded")
     first, users = free_ports(2)
     settings = {
+        **STEADY,
         "port": str(first),
         "listeners": f"PLAINTEXT://{LOOPBACK}:{first},USERS://{LOOPBACK}:{users}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",

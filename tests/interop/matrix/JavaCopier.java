@@ -66,7 +66,7 @@ public class JavaCopier {
         made.put("enable.auto.commit", "false");
         made.put("isolation.level", "read_committed");
         made.put("max.poll.records", "40");
-        made.put("session.timeout.ms", "6000");
+        made.put("session.timeout.ms", "30000");
         made.put("heartbeat.interval.ms", "300");
         made.put("partition.assignment.strategy", BALANCERS.get(balancer));
         return new KafkaConsumer<>(made, new ByteArrayDeserializer(), new ByteArrayDeserializer());

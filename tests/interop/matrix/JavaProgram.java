@@ -28,7 +28,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public class JavaProgram {
     static final int PARTITIONS = 3, FIRST = 30, MORE = 3;
     /** When the first record was written: not so long ago that retention would delete it. */
-    static final long T0 = System.currentTimeMillis() - 3_600_000, PATIENCE_MS = 60_000;
+    static final long T0 = System.currentTimeMillis() - 3_600_000, PATIENCE_MS = 180_000;
     static final String RETENTION = "86400000";
     static String bootstrap, topic, group;
     static Admin admin;
@@ -82,7 +82,10 @@ public class JavaProgram {
         admin.createTopics(List.of(new NewTopic(topic, PARTITIONS, (short) 1))).all().get();
         until(() -> admin.listTopics().names().get().contains(topic) ? true : null);
         try (var consumer = member()) { // the admin client's way to ask this has changed with 4.0
-            return consumer.partitionsFor(topic).size();
+            return until(() -> { // it may ask a node that hears of the topic a moment later
+                var known = consumer.partitionsFor(topic);
+                return known == null || known.isEmpty() ? null : known.size();
+            });
         }
     }
 

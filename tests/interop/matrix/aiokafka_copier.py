@@ -42,7 +42,7 @@ class Copier(ConsumerRebalanceListener):  # type: ignore[misc]
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            session_timeout_ms=6_000,
+            session_timeout_ms=TIMEOUT_MS,
             heartbeat_interval_ms=300,
             partition_assignment_strategy=(RangePartitionAssignor,),
         )

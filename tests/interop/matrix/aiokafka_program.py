@@ -75,6 +75,9 @@ class Program(Steps):
             group_id=self.group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            session_timeout_ms=45_000,
+            rebalance_timeout_ms=30_000,
+            metadata_max_age_ms=5_000,  # its node may hear of the topic a moment later
         )
 
     async def read(self, count: int) -> int:

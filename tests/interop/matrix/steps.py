@@ -19,7 +19,7 @@ MORE = 3
 T0 = int(time.time() * 1000) - 3_600_000
 """When the first record was written: not so long ago that retention would delete it."""
 RETENTION = "86400000"
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 T = TypeVar("T")
 

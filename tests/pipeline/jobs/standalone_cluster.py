@@ -113,7 +113,7 @@ def job(words: list[str], python: Path, log: Path) -> int:
     command = [sys.executable, "-m", "barnabas.console", "spark", *words]
     with log.open("wb") as told:
         return subprocess.run(
-            command, stdout=told, stderr=told, env=environment, timeout=400, check=False
+            command, stdout=told, stderr=told, env=environment, timeout=800, check=False
         ).returncode
 
 

@@ -19,10 +19,12 @@ from barnabas.pipeline.jobs.archive import CHECK, ONCE, REPAIR, ArchiveConfig
 from barnabas.pipeline.jobs.inputs import JobSource
 from barnabas.pipeline.jobs.reports.report import Report
 from barnabas.pipeline.jobs.restore import RestoreConfig
-from tests.harness.confluent_client import Confluent
 from tests.harness.deployments import is_apache_kafka
+from tests.harness.steady_settings import STEADY
 from tests.harness.transaction_data import TOPIC, shown
 from tests.harness.transaction_data import restore as restore_golden
+from tests.pipeline.new_topics import create_topic
+from tests.pipeline.slow_machine import patiently
 
 
 @pytest.mark.skipif(is_apache_kafka(), reason="takes a directory over from Kafka")
@@ -31,10 +33,10 @@ def test_an_archive_holds_nothing_of_transactions_that_were_aborted_or_are_open(
 ) -> None:
     restore_golden(tmp_path)
     out = str(tmp_path / "archive")
-    with Cluster(1, tmp_path) as cluster:
+    with Cluster(1, tmp_path, settings=STEADY) as cluster:
         source = JobSource(bootstrap=cluster.bootstrap)
         config = ArchiveConfig(topic=TOPIC, out=out, group="archive", source=source, task=ONCE)
-        report = archive.run(spark, config)
+        report = patiently(lambda: archive.run(spark, config))
 
     assert report.exit_code == 0
     rows = read_archive(spark, out).select("partition", "offset", "key", "value").collect()
@@ -58,9 +60,8 @@ def test_a_topic_goes_into_an_archive_and_back_into_a_topic(
     source = JobSource(bootstrap=cluster.bootstrap)
 
     def archived(task: str) -> Report:
-        return archive.run(
-            spark, ArchiveConfig(topic=topic, out=out, group=group, source=source, task=task)
-        )
+        config = ArchiveConfig(topic=topic, out=out, group=group, source=source, task=task)
+        return patiently(lambda: archive.run(spark, config))
 
     report = archived(ONCE)
     assert report.figures["records"] == 50
@@ -70,7 +71,7 @@ def test_a_topic_goes_into_an_archive_and_back_into_a_topic(
     assert archived(CHECK).exit_code == 1
     archived(REPAIR)
     assert archived(CHECK).exit_code == 0
-    Confluent().create_topic(cluster.bootstrap, f"{topic}-copy", 2)
+    create_topic(cluster.bootstrap, f"{topic}-copy", 2)
     config = RestoreConfig(archive=out, to=f"{topic}-copy", source=source, keeps_partitions=True)
     assert restore.run(spark, config).figures == {"records": 50, "written": "yes"}
     names = ["key", "value", "partition", "offset"]

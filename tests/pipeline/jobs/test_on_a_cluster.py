@@ -67,7 +67,7 @@ def test_an_audit_tells_what_was_done_by_hand(
         told = found()
         return told if len(told) > 1 else {}
 
-    told = eventually(both, within_s=120)
+    told = eventually(both, within_s=300)
     assert told["rewind"][:3] == ("low", 12, 3)
     assert "by hand: again, please" in str(told["rewind"][3])
     assert told[BY_HAND][:3] == ("low", 12, 3)

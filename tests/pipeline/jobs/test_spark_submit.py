@@ -58,7 +58,7 @@ def submit(job: str, words: Sequence[str], log: Path) -> int:
     ]  # fmt: skip
     with log.open("wb") as told:
         return subprocess.run(
-            command, stdout=told, stderr=told, env=environment, timeout=400, check=False
+            command, stdout=told, stderr=told, env=environment, timeout=800, check=False
         ).returncode
 
 

@@ -16,6 +16,8 @@ import pytest
 from tests.harness.confluent_client import Confluent
 from tests.harness.kafka_alone import values_shown
 from tests.harness.records import Sent
+from tests.pipeline.new_topics import create_topic
+from tests.pipeline.open_transactions import await_none_open
 from tests.pipeline.sink.doomed_transactions import (
     DRIVER_POINTS,
     EXECUTOR,
@@ -40,7 +42,7 @@ class Copy:
         self._source, self._target = topic, f"{topic}-copy"
         client = Confluent()
         for name in (self._source, self._target):
-            client.create_topic(bootstrap, name, PARTITIONS)
+            create_topic(bootstrap, name, PARTITIONS)
         records = [
             Sent(partition=number % PARTITIONS, key=b"k%d" % (number % 7), value=b"v%d" % number)
             for number in range(BATCHES * RECORDS_PER_BATCH)
@@ -87,6 +89,7 @@ class Copy:
         return all(found for found, _ in pairs)
 
     def _values(self, topic: str, partition: int) -> list[bytes]:
+        await_none_open(self._bootstrap, topic, [partition])
         return values_shown(self._bootstrap, topic, partition, "read_committed")
 
 

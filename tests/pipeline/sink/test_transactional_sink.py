@@ -16,9 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from barnabas.client.errors import KafkaError
-from barnabas.client.topology import TopicPartition as Place
 from barnabas.pipeline.blocking_client import client_for
-from barnabas.pipeline.cluster_requests import offsets_at
 from barnabas.pipeline.frames import stream_to_topic, stream_topic
 from barnabas.pipeline.sink import transactions
 from barnabas.pipeline.sink.decisions import Decisions
@@ -26,11 +24,11 @@ from barnabas.pipeline.sink.topic_options import topic_sink_options
 from barnabas.pipeline.sink.transactional_writer import Prepared, TransactionalStreamWriter
 from barnabas.pipeline.sink.transactions import OVER, Transaction
 from barnabas.pipeline.source.errors import BadOption, ProgressLost
-from barnabas.pipeline.source.offsets_json import LATEST
 from tests.harness.confluent_client import Confluent
 from tests.harness.kafka_alone import values_shown
 from tests.harness.records import Sent
-from tests.harness.waiting import eventually
+from tests.pipeline.new_topics import create_topic
+from tests.pipeline.open_transactions import await_none_open
 from tests.pipeline.slow_machine import available_now
 
 PARTITIONS = (0, 1)
@@ -44,7 +42,7 @@ class Dead(BaseException):
 
 @pytest.fixture
 def target(transactional: str, topic: str) -> str:
-    Confluent().create_topic(transactional, topic, len(PARTITIONS))
+    create_topic(transactional, topic, len(PARTITIONS))
     return topic
 
 
@@ -124,16 +122,7 @@ class Query:
 
     def shown_in_the_end(self) -> dict[int, list[bytes]]:
         """What it reads once no transaction is open: a commit is decided before it is shown."""
-        client = client_for(self.bootstrap)
-        places = dict.fromkeys([Place(self.target, number) for number in PARTITIONS], LATEST)
-
-        def has_ended() -> bool:
-            stable, end = (
-                client.run(offsets_at(client.cluster, places, isolation)) for isolation in (1, 0)
-            )
-            return stable == end
-
-        eventually(has_ended, what="no transaction is open")
+        await_none_open(self.bootstrap, self.target, PARTITIONS)
         return self.shown()
 
     def expected(self, *batches: int) -> dict[int, list[bytes]]:
@@ -342,7 +331,7 @@ def test_a_stream_of_spark_copies_in_transactions_and_a_batch_that_comes_again_i
 ) -> None:
     source, checkpoint = f"{target}-source", tmp_path / "checkpoint"
     client, bootstrap = Confluent(), transactional
-    client.create_topic(bootstrap, source, len(PARTITIONS))
+    create_topic(bootstrap, source, len(PARTITIONS))
     sent = [Sent(b"v%d" % number, partition=number % 2) for number in range(40)]
     client.produce(bootstrap, source, sent)
     more = {"maxOffsetsPerTrigger": "20", "isolation.level": "read_committed"}
@@ -360,6 +349,7 @@ def test_a_stream_of_spark_copies_in_transactions_and_a_batch_that_comes_again_i
     for path in checkpoint.glob("commits/*1*"):
         path.unlink()  # as if the driver had died before Spark noted the batch
     copy()
+    await_none_open(bootstrap, target, PARTITIONS)
 
     for isolation in ("read_committed", "read_uncommitted"):
         for partition in PARTITIONS:

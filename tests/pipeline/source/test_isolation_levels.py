@@ -25,8 +25,10 @@ from tests.harness.deployments import is_apache_kafka
 from tests.harness.kafka_alone import WAIT_S, open_transaction
 from tests.harness.needs import MAVEN, skip_without
 from tests.harness.records import Sent
+from tests.harness.steady_settings import STEADY
 from tests.harness.transaction_data import LEVELS, PARTITIONS, TOPIC, Shown, end, restore, shown
 from tests.harness.waiting import eventually
+from tests.pipeline.new_topics import create_topic
 from tests.pipeline.slow_machine import available_now, patiently
 
 FORMATS = ("kafka", "barnabas")
@@ -81,7 +83,7 @@ def taken_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A node of ours on the directory of Kafka's, with a transaction that nobody ends."""
     directory = tmp_path_factory.mktemp("taken-over")
     restore(directory)
-    with Cluster(1, directory) as cluster:
+    with Cluster(1, directory, settings=STEADY) as cluster:
         yield cluster
 
 
@@ -119,7 +121,7 @@ def test_committed_readers_wait_at_an_open_transaction_and_go_on_behind_it(
     spark: SparkSession, transactional: str, tmp_path: Path, topic: str
 ) -> None:
     client = Confluent()
-    client.create_topic(transactional, topic, 1)
+    create_topic(transactional, topic, 1)
     client.produce(transactional, topic, [Sent(b"plain 0", b"")])
     gone = open_transaction(transactional, f"{topic}-a", topic, "gone 1", "gone 2")
     gone.abort_transaction(WAIT_S)

@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from barnabas.client.admin.admin import Admin
@@ -43,8 +45,9 @@ from barnabas.pipeline.source.rows import RecordRows
 from barnabas.pipeline.source.task_planning import OffsetRange
 from barnabas.pipeline.source.topic_batch import FilteringTopicReader, TopicReader
 from barnabas.pipeline.source.topic_stream import TopicStreamReader
+from tests.harness.waiting import eventually
 from tests.pipeline.conftest import Fill
-from tests.pipeline.slow_machine import available_now
+from tests.pipeline.slow_machine import available_now, patiently
 
 Read = Callable[..., DataFrame]
 
@@ -171,6 +174,16 @@ def test_6_a_batch_that_ends_before_it_starts_is_an_error(cluster: Cluster, fill
         reader.partitions({name: {"0": 8}}, {name: {"0": 5}})
 
 
+def begun(writer: DataStreamWriter, entered: threading.Event) -> StreamingQuery:
+    """A query whose first batch has begun; raises what it failed of before."""
+    query = writer.start()
+    eventually(lambda: entered.is_set() or not query.isActive, within_s=300)
+    if failure := query.exception():
+        raise failure
+    assert entered.is_set()
+    return query
+
+
 def test_8_a_query_stopped_in_the_middle_of_a_batch_does_not_overflow_the_stack(
     spark: SparkSession, cluster: Cluster, filled: Fill, tmp_path: Path
 ) -> None:
@@ -185,12 +198,12 @@ def test_8_a_query_stopped_in_the_middle_of_a_batch_does_not_overflow_the_stack(
     frame = stream_topic(
         spark, filled(10), cluster.bootstrap, checkpoint=checkpoint, start="earliest"
     )
-    query = frame.writeStream.foreachBatch(slow).option("checkpointLocation", checkpoint).start()
-    assert entered.wait(300)
+    writer = frame.writeStream.foreachBatch(slow).option("checkpointLocation", checkpoint)
+    query = patiently(lambda: begun(writer, entered))
     stopper = threading.Thread(target=query.stop)
     stopper.start()
     may_go.set()
-    stopper.join(120)
+    stopper.join(300)
 
     assert not stopper.is_alive()
     assert "StackOverflow" not in str(query.exception())

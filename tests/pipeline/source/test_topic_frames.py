@@ -214,4 +214,4 @@ def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> N
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic_partition = Place(topic, partition, before)
     for done in admin.delete_records([topic_partition]).values():
-        done.result(30)
+        done.result(120)

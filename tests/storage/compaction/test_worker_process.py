@@ -18,8 +18,8 @@ from barnabas.broker.storage.files import DiskFiles
 from tests.harness.waiting import eventually
 from tests.storage.compaction.compaction_harness import CompactionHarness
 
-SLOW = 100_000
-"""Bytes a second: two seconds of a pass are left when its new file is seen."""
+SLOW = 25_000
+"""Bytes a second: eight seconds of a pass are left when its new file is seen."""
 
 
 def worker(_: object) -> ProcessWorker:

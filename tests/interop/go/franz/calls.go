@@ -63,6 +63,13 @@ func ofTopics(ctx context.Context, asked *kadm.Client, given lines.Arguments, ta
 	table.Add("CreatePartitions", err, grown.Error())
 	grown, err = asked.UpdatePartitions(ctx, 5, given.Topic)
 	table.Add("UpdatePartitions", err, grown.Error())
+	// Nodes hear of the new partitions, and that they lead them, a moment later.
+	for within := time.Now().Add(patience); time.Now().Before(within); time.Sleep(pollFor) {
+		ends, err := asked.ListEndOffsets(ctx, given.Topic)
+		if err == nil && ends.Error() == nil && len(ends[given.Topic]) == 5 {
+			return
+		}
+	}
 }
 
 func ofOffsets(ctx context.Context, asked *kadm.Client, given lines.Arguments, table *lines.Table) {

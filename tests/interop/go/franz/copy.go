@@ -38,7 +38,7 @@ func copyOn(ctx context.Context, given lines.Arguments) {
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RequireStableFetchOffsets(),
 		kgo.HeartbeatInterval(heartbeat),
-		kgo.SessionTimeout(6*time.Second),
+		kgo.SessionTimeout(timeout),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, got map[string][]int32) {
 			mine.set(got, true)

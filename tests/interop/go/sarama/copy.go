@@ -86,7 +86,7 @@ func (c *copier) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 func copyOn(given lines.Arguments) {
 	made := settings(given)
 	made.Consumer.IsolationLevel = sarama.ReadCommitted
-	made.Consumer.Group.Session.Timeout = 6 * time.Second
+	made.Consumer.Group.Session.Timeout = 30 * time.Second
 	made.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{balancers[given.Balancer]}
 	group, err := sarama.NewConsumerGroup(given.Seeds(), given.Group, made)
 	lines.Fail(err)

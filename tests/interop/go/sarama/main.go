@@ -14,6 +14,7 @@ const (
 	patience  = 60 * time.Second
 	pollFor   = 100 * time.Millisecond
 	heartbeat = 300 * time.Millisecond
+	session   = 60 * time.Second // its own 10 s pass on a busy machine
 	retries   = 300
 	backoff   = 100 * time.Millisecond
 )
@@ -70,6 +71,7 @@ func settings(given lines.Arguments) *sarama.Config {
 	made.Consumer.MaxWaitTime = pollFor // a close waits for the fetch that is under way
 	made.Consumer.Offsets.Initial = sarama.OffsetOldest
 	made.Consumer.Offsets.AutoCommit.Enable = false
+	made.Consumer.Group.Session.Timeout = session
 	made.Consumer.Group.Heartbeat.Interval = heartbeat
 	made.Consumer.Group.Rebalance.Retry.Backoff = backoff
 	made.Consumer.Group.InstanceId = given.Instance
