@@ -15,7 +15,7 @@ from tests.harness.raw_calls import live_brokers
 from tests.harness.raw_connection import RawConnection
 from tests.harness.znodes import data
 
-EXIT_S = 120.0
+EXIT_S = 240.0
 
 
 def test_a_second_node_with_the_same_id_refuses_to_start(

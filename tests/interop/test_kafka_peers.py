@@ -105,7 +105,7 @@ def load(bootstrap: str, topic: str, group: str) -> Iterator[Load]:
 def create(bootstrap: str, topic: str, factor: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = NewTopic(topic, PARTITIONS, factor, config={"min.insync.replicas": "2"})
-    admin.create_topics([wanted])[topic].result(60)
+    admin.create_topics([wanted])[topic].result(120)
 
 
 def await_in_sync(tree: Tree, topic: str, nodes: set[int]) -> None:

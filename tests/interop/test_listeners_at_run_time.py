@@ -71,7 +71,7 @@ async def told(port: int) -> dict[int, tuple[str, int]]:
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(240):
         while True:
             try:
                 if await holds():

@@ -141,7 +141,7 @@ def test_a_node_is_drained_and_filled_while_clients_work(
         IdempotentProducer(nodes.bootstrap, filled_up, 6) as producer,
         CommittingMember(nodes.bootstrap, group, filled_up) as member,
     ):
-        assert member.is_ready.wait(120)
+        assert member.is_ready.wait(240)
         dry = shell.json("nodes", "drain", "2")
         assert not dry["executed"]
         assert shell.json("partitions", "list", "--node", "2", "--led") != []
@@ -178,7 +178,7 @@ def test_a_drained_node_is_stopped_and_started_and_nobody_notices(
         IdempotentProducer(nodes.bootstrap, filled_up, 6) as producer,
         CommittingMember(nodes.bootstrap, group, filled_up) as member,
     ):
-        assert member.is_ready.wait(120)
+        assert member.is_ready.wait(240)
         shell("nodes", "drain", "2", "--execute", "--undo-file", "before.json")
         node.ask_to_stop()
         node.wait_stopped()
@@ -335,4 +335,4 @@ def test_transactions_are_listed_and_moved(shell: Command, nodes: Nodes, filled_
 
 def begin_transactions(bootstrap: str, name: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
-    producer.init_transactions(120)
+    producer.init_transactions(240)

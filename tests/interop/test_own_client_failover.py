@@ -20,6 +20,7 @@ from barnabas.client import (
     ConsumerConfig,
     NewTopic,
     Producer,
+    ProducerConfig,
     TopicPartition,
 )
 from barnabas.client.consumer.list_offsets import EARLIEST, LATEST, offsets_for
@@ -33,6 +34,7 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "group.initial.rebalance.delay.ms": "0",
 }
+LASTING = ProducerConfig(delivery_timeout_ms=int(WAIT_S * 1000))
 CONFIG = ConsumerConfig(
     auto_offset_reset="earliest",
     auto_commit=False,
@@ -61,7 +63,7 @@ class Traffic:
 
     async def produce(self) -> None:
         number = 0
-        async with Producer(self._bootstrap) as producer:
+        async with Producer(self._bootstrap, LASTING) as producer:
             while not self._is_written.is_set():
                 values = [b"%d" % value for value in range(number, number + 50)]
                 number += len(values)

@@ -70,7 +70,8 @@ def name() -> str:
 
 @pytest.fixture
 async def producer(bootstrap: str, name: str) -> AsyncIterator[Producer]:
-    async with Producer(bootstrap, transactional_id=name) as producer:
+    config = ProducerConfig(transactional_id=name, transaction_timeout_ms=600_000)
+    async with Producer(bootstrap, config) as producer:
         yield producer
 
 

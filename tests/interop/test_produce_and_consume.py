@@ -216,7 +216,7 @@ def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
 def test_what_is_written_into_an_open_pipe_is_sent_and_read_at_once(
     cluster: Deployment, made: str
 ) -> None:
-    where = ("--bootstrap", cluster.bootstrap)
+    where = ("--bootstrap", cluster.bootstrap, "--timeout-ms", "60000")
     with running("consume", made, *where) as reader, running("produce", made, *where) as writer:
         assert writer.stdin is not None
         assert reader.stdout is not None

@@ -31,7 +31,7 @@ FORBIDDEN: Final = "salaries"
 GROUP: Final = "billing"
 PASSWORD: Final = secrets.token_hex(16)
 RECORDS: Final = 20
-WAIT_S: Final = 120.0
+WAIT_S: Final = 240.0
 
 Settings = dict[str, str]
 

@@ -138,7 +138,7 @@ def test_what_the_page_on_security_shows_works_as_it_stands(
     ):
         assert shown in text
         text = text.replace(shown, meant)
-    subprocess.run([sys.executable, "-c", text], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=400)
     offsets = node.as_root(lambda admin: ends_of(admin, topic))
     assert offsets == 1
 

@@ -29,7 +29,7 @@ from tests.harness.secured_cluster import USER, SecuredCluster
 TOPIC: Final = "orders"
 FORBIDDEN: Final = "salaries"
 GROUP: Final = "billing"
-WAIT_S: Final = 60.0
+WAIT_S: Final = 180.0
 
 
 @pytest.fixture(scope="module")

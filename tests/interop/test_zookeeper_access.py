@@ -36,7 +36,7 @@ from tests.harness.traffic import PatientCommitter
 from tests.harness.waiting import eventually
 
 START_S: Final = 240.0
-EXIT_S: Final = 120.0
+EXIT_S: Final = 240.0
 RECORDS: Final = 100
 CHROOT: Final = "/cluster"
 SECRET: Final = {"cluster.secret": "a secret of these tests"}
