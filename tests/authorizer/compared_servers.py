@@ -206,12 +206,14 @@ def _settings(listeners: Listeners, users: Collection[str], *, is_ours: bool) ->
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": f"User:{ROOT_USER}",
         "connection.failed.authentication.delay.ms": "0",
+        # One connection for each user serves many tests, some of which it is not asked in.
+        "connections.max.idle.ms": "3600000",
         "auto.create.topics.enable": "false",
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",
     }
     if is_ours:
-        return {**shared, "cluster.secret": SECRET}
+        return {**shared, "cluster.secret": SECRET, "beacon.timeout.ms": "5000"}
     login = (
         f'{PLAIN} username="{NODE_USER}" password="{SECRET}" user_{NODE_USER}="{SECRET}" {logins};'
     )

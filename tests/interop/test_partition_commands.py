@@ -259,6 +259,7 @@ def test_an_unclean_election_gives_a_leader_to_what_lost_all_in_sync_replicas(
     eventually(
         lambda: len(command.json("partitions", "list", topic, "--under-replicated", *at)) == 2,
         what="the dead node leaves the in-sync set",
+        within_s=240,
     )
     nodes[0].kill()
     nodes[1].spawn()
@@ -269,7 +270,7 @@ def test_an_unclean_election_gives_a_leader_to_what_lost_all_in_sync_replicas(
     def is_without_leader() -> bool:
         return len(command.json("partitions", "list", topic, "--without-leader", *at)) == 2
 
-    eventually(is_without_leader, what="nobody leads")
+    eventually(is_without_leader, within_s=240, what="nobody leads")
     command("partitions", "elect", topic, "--preferred", *at, code=1)
     assert "node 1 is not up, or not in sync" in command.told
     shown = command.json("partitions", "elect", topic, "--unclean", *at)

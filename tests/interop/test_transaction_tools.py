@@ -37,11 +37,14 @@ STRANGER = 4_711
 """A producer id that no coordinator ever gave to anybody."""
 AGE_MS = 1_555_000
 """25 minutes and 55 seconds."""
+LASTING_MS = 3_600_000
+"""What is open stays so for all tests, each of which starts a Java or two."""
 SERVER = {
     **STEADY,
     "log.retention.ms": "-1",  # or the records, which are dated back, would go
     # Data behind its marker, which is what hangs, would be refused else (KIP-890).
     "transaction.partition.verification.enable": "false",
+    "transaction.max.timeout.ms": str(LASTING_MS),
     "transaction.state.log.num.partitions": "5",
     "offsets.topic.num.partitions": "5",
 }
@@ -66,7 +69,7 @@ class Stage:
         asyncio.run(self._create())
         eventually(self._leads, what="leaders of the topic")
         self.committed, self.aborted, self.ongoing, self.empty = (
-            RawTransactionalProducer(self.bootstrap, name)
+            RawTransactionalProducer(self.bootstrap, name, LASTING_MS)
             for name in ("committed", "aborted", "ongoing", "empty")
         )
         for one in (self.committed, self.aborted, self.ongoing, self.empty):

@@ -32,7 +32,7 @@ def transactional(bootstrap: str, name: str) -> Any:
         {
             "bootstrap.servers": bootstrap,
             "transactional.id": name,
-            "transaction.timeout.ms": 600_000,
+            "transaction.timeout.ms": 900_000,  # the longest that is allowed
             "linger.ms": 0,
         }
     )
