@@ -69,7 +69,7 @@ def ports(cluster: OwnCluster) -> list[int]:
 
 def scrape(port: int) -> dict[str, float]:
     """Every sample by name and labels, as they are written; fails on a line of another shape."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
         text = answer.read().decode()
     found: dict[str, float] = {}
     for line in text.splitlines():
@@ -204,7 +204,7 @@ def test_every_metric_is_in_the_manual_and_every_metric_of_the_manual_is_told(
         """Those of groups come with the next survey of them."""
         told: set[str] = set()
         for port in ports(observed):
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
                 text = answer.read().decode()
             names = re.findall(r"^# TYPE (?:barnabas_)?(\S+)", text, re.MULTILINE)
             told |= {name for name in names if not name.startswith("kafka_")}

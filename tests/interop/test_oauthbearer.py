@@ -70,7 +70,7 @@ class Bearers:
         pattern = rf'barnabas_authentications_total{{listener="{listener}",[^}}]*'
         pattern += rf'result="{result}"}} (\d+)'
         url = f"http://{LOOPBACK}:{self.metrics}/metrics"
-        text = urllib.request.urlopen(url, timeout=30).read().decode()
+        text = urllib.request.urlopen(url, timeout=120).read().decode()
         return sum(int(count) for count in re.findall(pattern, text))
 
 

@@ -61,7 +61,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
 def scrape(ports: dict[str, int]) -> str:
     try:
         with urllib.request.urlopen(
-            f"http://{LOOPBACK}:{ports['metrics']}/metrics", timeout=30
+            f"http://{LOOPBACK}:{ports['metrics']}/metrics", timeout=120
         ) as answer:
             return str(answer.read().decode())
     except OSError:
@@ -87,7 +87,7 @@ def scrape(ports: dict[str, int]) -> str:
 def test_the_port_of_metrics_answers_one_question(
     ports: dict[str, int], method: str, path: str, status: int
 ) -> None:
-    link = http.client.HTTPConnection(LOOPBACK, ports["metrics"], timeout=30)
+    link = http.client.HTTPConnection(LOOPBACK, ports["metrics"], timeout=120)
     link.putrequest(method, path, skip_host=True)
     link.endheaders()
     answer = link.getresponse()

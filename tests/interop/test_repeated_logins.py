@@ -50,7 +50,7 @@ class Node:
 
     def logins(self, mechanism: str) -> int:
         url = f"http://{LOOPBACK}:{self.metrics}/metrics"
-        text = urllib.request.urlopen(url, timeout=30).read().decode()
+        text = urllib.request.urlopen(url, timeout=120).read().decode()
         wanted = rf'authentications_total{{listener="ENDING",mechanism="{mechanism}",'
         return sum(int(count) for count in re.findall(wanted + r'result="success"} (\d+)', text))
 

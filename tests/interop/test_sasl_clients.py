@@ -78,7 +78,7 @@ class Guarded:
         pattern = rf'barnabas_authentications_total{{listener="{listener}",[^}}]*'
         pattern += rf'result="{result}"}} (\d+)'
         texts = [
-            urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=30).read().decode()
+            urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=120).read().decode()
             for port in self.metrics
         ]
         return sum(int(count) for text in texts for count in re.findall(pattern, text))

@@ -225,7 +225,7 @@ def test_no_log_has_a_secret(told: Told) -> None:
 
 
 def test_no_metric_has_a_secret_or_a_user(told: Told) -> None:
-    with urllib.request.urlopen(f"http://{LOOPBACK}:{told.metrics}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{LOOPBACK}:{told.metrics}/metrics", timeout=120) as answer:
         text = answer.read()
     assert b"barnabas_authentications_total" in text
     assert_has_none(told, text)
@@ -279,7 +279,9 @@ def test_no_file_has_a_secret_but_those_that_were_given(told: Told) -> None:
     logs = {told.directory / "node.log", told.directory / "audit.log"}
     looked_at = 0
     for path in told.directory.rglob("*"):
-        if path.is_file() and path not in given | logs:
+        if path in given | logs or not path.is_file():
+            continue
+        with contextlib.suppress(FileNotFoundError):  # a checkpoint that has got its name meanwhile
             assert_has_none(told, path.read_bytes())
             looked_at += 1
     assert looked_at > 2

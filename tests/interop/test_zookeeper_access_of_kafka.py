@@ -63,8 +63,8 @@ def review(
     config.write_text("".join(f"{name}={text}\n" for name, text in login_settings().items()))
     capsys.readouterr()
     options = ("--zookeeper", tree, "--command-config", str(config), "--json")
-    options += ("--timeout-ms", "120000")
-    assert main(["zookeeper", "secure", *options, *words]) == 0
+    patient = ("--timeout-ms", "120000")
+    assert main(["zookeeper", "secure", *options, *patient, *words]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
