@@ -137,7 +137,7 @@ class Copying:
                 assert batch is not None, f"{sum(map(len, found.values()))} of {expected}"
                 for record in batch:
                     found[record.partition].append(int(record.value))
-            assert await reader.next_batch(timeout_s=1.0) is None
+            assert not list(await reader.next_batch(timeout_s=1.0) or ())
         assert sum(map(len, found.values())) == expected
         return found
 

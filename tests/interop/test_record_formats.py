@@ -121,7 +121,7 @@ def contents(bootstrap: str, topics: Sequence[str] = TOPICS) -> dict[str, Rows]:
         return not left
 
     try:
-        eventually(has_all, what="every record")
+        eventually(has_all, within_s=240, what="every record")
     finally:
         consumer.close()
     if COMPACTED in found:  # which may be compacted at any time: no more is promised

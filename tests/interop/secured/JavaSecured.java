@@ -20,7 +20,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 public class JavaSecured {
     static final int COUNT = 10, MORE = 5, PARTS = 6;
-    static final long PATIENCE_MS = 60_000;
+    static final long PATIENCE_MS = 120_000;
     static String topic, group, id, file;
 
     public static void main(String[] given) throws Exception {

@@ -38,7 +38,7 @@ const (
 	Count   = 10
 	More    = 5
 	refused = 8 * time.Second
-	served  = 60 * time.Second
+	served  = 120 * time.Second
 )
 
 // Patience is how long the steps may take: less where they can only be refused.
