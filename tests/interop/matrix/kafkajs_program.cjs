@@ -4,7 +4,7 @@
 const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require('kafkajs')
 const { PARTITIONS, all, bootstrap, byPartition, group, sent, topic, until } = require('./steps.cjs')
 
-const kafka = new Kafka({ clientId: 'kafkajs', brokers: [bootstrap], logLevel: logLevel.NOTHING })
+const kafka = new Kafka({ clientId: 'kafkajs', brokers: bootstrap, logLevel: logLevel.NOTHING })
 const admin = kafka.admin()
 const offsetOf = (one) => [one.partition, Number(one.offset)]
 

@@ -5,7 +5,6 @@ const { PARTITIONS, all, bootstrap, byPartition, group, sent, topic, until } = r
 
 const TOPIC = 2
 const COMMITTED_ONLY = 1
-const bootstrapBrokers = [bootstrap]
 const text = (bytes) => bytes?.toString()
 const bytes = (value) => Buffer.from(value ?? '')
 const serializers = { key: bytes, value: bytes, headerKey: bytes, headerValue: bytes }
@@ -13,7 +12,7 @@ const deserializers = { key: text, value: text, headerKey: text, headerValue: te
 
 async function program() {
   const { Admin, Consumer, Producer } = await import(require.resolve('@platformatic/kafka'))
-  const admin = new Admin({ clientId: 'admin', bootstrapBrokers })
+  const admin = new Admin({ clientId: 'admin', bootstrapBrokers: bootstrap })
 
   async function committed() {
     const [found] = await admin.listConsumerGroupOffsets({ groups: [group], requireStable: true })
@@ -45,7 +44,7 @@ async function program() {
 
     async produce(first, count, isCompressed) {
       const clientId = 'producer'
-      const producer = new Producer({ clientId, bootstrapBrokers, serializers, idempotent: true })
+      const producer = new Producer({ clientId, bootstrapBrokers: bootstrap, serializers, idempotent: true })
       const messages = sent(first, count).map((one) => ({
         ...one,
         topic,
@@ -61,7 +60,7 @@ async function program() {
       const consumer = new Consumer({
         clientId: 'consumer',
         groupId: group,
-        bootstrapBrokers,
+        bootstrapBrokers: bootstrap,
         deserializers,
         isolationLevel: COMMITTED_ONLY,
         sessionTimeout: 60_000,
@@ -89,7 +88,7 @@ async function program() {
     async transactions() {
       const producer = new Producer({
         clientId: 'producer',
-        bootstrapBrokers,
+        bootstrapBrokers: bootstrap,
         serializers,
         idempotent: true,
         transactionalId: `tx-${group}`,

@@ -7,7 +7,8 @@ const FIRST = 30
 const MORE = 3
 const T0 = Date.now() - 3_600_000
 const PATIENCE_MS = 60_000
-const [bootstrap, topic, group] = process.argv.slice(2)
+const [addresses, topic, group] = process.argv.slice(2)
+const bootstrap = addresses.split(',')
 const outcomes = {}
 
 async function run(name, ask, ...given) {
