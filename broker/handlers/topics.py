@@ -88,7 +88,7 @@ class TopicsHandler:
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1000
         quota = mutation_quota(self._mutations, call, strict_since=STRICT_CREATION_SINCE)
         counts, turn = await counted(topic.name for topic in request.topics), Turn()
-        results, known = {}, self._writer.known_cluster()
+        results, known, inherited = {}, self._writer.known_cluster(), self._inherited()
         made: dict[str, PlannedTopic] = {}
         for topic in request.topics:
             await turn.step()
@@ -101,7 +101,7 @@ class TopicsHandler:
             except Refused as refusal:
                 results[topic.name] = _refused(topic.name, refusal)
                 continue
-            results[topic.name] = _created(plan, self._inherited())
+            results[topic.name] = _created(plan, inherited)
             made[topic.name] = plan
             await turn.step(len(plan.assignment))
         if not request.validate_only:
