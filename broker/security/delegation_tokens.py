@@ -70,7 +70,7 @@ class DelegationTokens:
         longest_ms = self._settings.lifetime_ms_max
         max_ms = now_ms + (min(lifetime_ms, longest_ms) if lifetime_ms > 0 else longest_ms)
         record = TokenRecord(
-            token_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode(),
+            token_id=_new_id(),
             owner=owner,
             requester=requester,
             renewers=tuple(renewers),
@@ -212,3 +212,11 @@ class DelegationTokens:
         await self._zookeeper.create(
             f"{znodes.CHANGES}/{znodes.CHANGE_PREFIX}", token_id.encode(), sequence=True
         )
+
+
+def _new_id() -> str:
+    """A random uuid as text; none that a command would take for an option (Kafka makes those)."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import secrets
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.handlers.delegation_tokens import DelegationTokensHandler
+from barnabas.broker.security import delegation_tokens
 from barnabas.broker.security.delegation_tokens import DelegationTokens
 from barnabas.broker.security.exchange import AuthenticationFailed, Outcome
 from barnabas.broker.security.scram import ScramExchange
@@ -312,6 +314,14 @@ async def test_a_token_of_no_user_lets_nobody_in(two: Two) -> None:
         await two.first.log_in("t", password)
     kind: dict[str, Any] = {"owner_principal_type": "Group", "owner_principal_name": "alice"}
     assert (await two.first.create(**kind)).error_code == 67
+
+
+def test_no_token_has_an_id_that_a_command_takes_for_an_option(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = iter([uuid.UUID(bytes=b"\xf8" + bytes(15)), uuid.UUID(bytes=b"\xf4" + bytes(15))])
+    monkeypatch.setattr(uuid, "uuid4", lambda: next(drawn))
+    assert delegation_tokens._new_id() == "9" + "A" * 21
 
 
 async def test_a_token_is_renewed_up_to_its_end_by_owner_and_renewers(two: Two) -> None:
