@@ -149,17 +149,16 @@ def javascript_release(package: str, script: str, version: str) -> Release:
 
 
 def _install_javascript(npm: str, folder: Path, wanted: str) -> None:
-    command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", wanted]
-    try:
-        subprocess.run(
-            [*command, "--prefix", str(folder)],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_S,
-        )
-    except subprocess.SubprocessError as error:
-        raise Unobtainable(str(error)) from None
+    command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1"]
+    done = subprocess.run(
+        [*command, "--prefix", str(folder), wanted],
+        capture_output=True,
+        text=True,
+        timeout=_INSTALL_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Unobtainable(done.stderr.strip().splitlines()[0])
 
 
 def _told(command: list[str], **environment: str) -> Outcomes:
