@@ -1,6 +1,6 @@
 """Which type DescribeConfigs tells of a setting, in Kafka's numbers.
 
-Source: what a node of Apache Kafka 3.9.1 tells of its own; a test compares it.
+Source: what a node of Apache Kafka 3.9.1 tells of its own, tests/golden/node-configs.json, "types".
 """
 
 from __future__ import annotations

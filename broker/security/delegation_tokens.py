@@ -7,7 +7,6 @@ Source: docs/spec/security.md §2 (S37); KIP-48, KIP-373; Kafka 3.9 DelegationTo
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import uuid
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from barnabas.client.zookeeper.interface import (
     read_if_any,
 )
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.names import uuid_text
 from barnabas.protocol.zookeeper import token_znodes as znodes
 from barnabas.protocol.zookeeper.token_znodes import TokenRecord
 
@@ -217,6 +217,6 @@ class DelegationTokens:
 def _new_id() -> str:
     """A random uuid as text; none that a command would take for an option (Kafka makes those)."""
     while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        text = uuid_text(uuid.uuid4().bytes)
         if not text.startswith("-"):
             return text
