@@ -22,7 +22,7 @@ from typing import Final, TypeVar, cast
 
 from barnabas.broker.quota.replication_quotas import ReplicationQuota
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.purgatory import DelayedFetch
+from barnabas.broker.replication.purgatory import DelayedFetch, awaited_fetch
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.storage.segment.file_slice import FileSlice
 from barnabas.protocol.api import ApiKey
@@ -446,15 +446,8 @@ class FetchHandler:
         Each partition is watched from just before it is read: what comes while others are read, or
         that it is led elsewhere by then, ends the wait as well.
         """
-        came = self._loop.create_future()
-
-        # Called by an append, by a new leader and by the clock, whichever comes first.
-        def done() -> None:
-            if not came.done():  # the peer may be gone, or the node be stopping
-                came.set_result(None)
-
         missing = max(1, self._wanted(call.request))
-        wait = DelayedFetch(self._loop, missing=missing, wait_s=wait_s, done=done)
+        came, wait = awaited_fetch(self._loop, missing=missing, wait_s=wait_s)
         is_committed = wants_committed(call.request)
         watched: list[Partition] = []
 

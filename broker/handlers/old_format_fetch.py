@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.purgatory import DelayedFetch
+from barnabas.broker.replication.purgatory import DelayedFetch, awaited_fetch
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.records import batch
@@ -58,7 +58,8 @@ class OldFormatFetch:
         while True:
             left = deadline - self._loop.time()
             # Watched first, read second: what is appended meanwhile ends the wait.
-            came, wait = self._wait(max(1, request.min_bytes), max(0.0, left))
+            missing = max(1, request.min_bytes)
+            came, wait = awaited_fetch(self._loop, missing=missing, wait_s=max(0.0, left))
             watched = self._watched(reads, wait)
             try:
                 size, has_more = await self._read_all(call, reads, bytes_max)
@@ -72,16 +73,6 @@ class OldFormatFetch:
                 wait.forget()
                 for partition in watched:
                     partition.fetch_waiters.forget(wait)
-
-    def _wait(self, missing: int, wait_s: float) -> tuple[asyncio.Future[None], DelayedFetch]:
-        """Until so much came, or time is up, or a partition is led elsewhere."""
-        came: asyncio.Future[None] = self._loop.create_future()
-
-        def done() -> None:
-            if not came.done():  # the peer may be gone, or the node be stopping
-                came.set_result(None)
-
-        return came, DelayedFetch(self._loop, missing=missing, wait_s=wait_s, done=done)
 
     def _watched(self, reads: Sequence[PartitionRead], wait: DelayedFetch) -> list[Partition]:
         watched: list[Partition] = []

@@ -89,6 +89,19 @@ class DelayedFetch:
         self._done()
 
 
+def awaited_fetch(
+    loop: asyncio.AbstractEventLoop, *, missing: int, wait_s: float
+) -> tuple[asyncio.Future[None], DelayedFetch]:
+    """A fetch that waits, and what to await of it: an append, a new leader or the clock ends it."""
+    came: asyncio.Future[None] = loop.create_future()
+
+    def done() -> None:
+        if not came.done():  # the peer may be gone, or the node be stopping
+            came.set_result(None)
+
+    return came, DelayedFetch(loop, missing=missing, wait_s=wait_s, done=done)
+
+
 class DelayedProduce(Generic[K]):
     """Several appends that are answered together, each with its own code.
 
