@@ -1,7 +1,7 @@
 """A ZooKeeper session through kazoo: awaitable calls, watches on the loop.
 
-Source: docs/spec/cluster.md §1.1, §1.9 and §1.10. Only this module,
-``kazoo_handler.py`` and ``kazoo_logins.py`` import kazoo.
+Source: docs/spec/cluster.md §1.1, §1.9 and §1.10. Only this module and the others of this folder
+that are named after it import kazoo.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from .interface import (
 from .kazoo_handler import KazooHandler
 from .kazoo_logins import KazooLogins
 from .kazoo_servers import KazooServers
+from .kazoo_thread import keep_alive
 from .refusals import Refusals
 from .znode_acl import ZnodeAcl
 
@@ -126,6 +127,7 @@ _ERRORS: Final[Sequence[tuple[type[Exception], type[ZooKeeperError]]]] = (
     (kazoo_errors.SessionExpiredError, SessionExpired),
     (kazoo_errors.ConnectionLoss, ConnectionLost),
     (kazoo_errors.ConnectionClosedError, ConnectionLost),
+    (RuntimeError, ConnectionLost),  # the answer was to another question; the connection ends
 )
 _STATES: Final = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -184,11 +186,10 @@ class KazooSession:
             },
         )
         self._learn_negotiated_timeout()
-        KazooServers(
-            self._client._connection,  # noqa: SLF001 - it has no public name
-            self._handler.timeout_exception,
-        )
+        connection = self._client._connection  # noqa: SLF001 - it has no public name
+        KazooServers(connection, self._handler.timeout_exception)
         self._logins = KazooLogins(self._client, self._identity, self._state_changed)
+        keep_alive(connection, self._handler.timeout_exception)
         self._client.add_listener(self._state_changed)
 
     @property
