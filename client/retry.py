@@ -47,8 +47,12 @@ REMEDIES: Final = {
 }
 """Codes not listed end the call; those that need a group's member to act are the consumer's."""
 
-_UNKNOWN_TOPIC_ATTEMPTS: Final = 4
-"""A new topic reaches all brokers within moments; longer waiting only hides a typing error."""
+UNKNOWN_TOPIC_S: Final = 3.5
+"""How long a topic is asked for that no broker knows.
+
+CreateTopics waits two seconds for the other brokers to hear of a new topic, and is answered then,
+whether all have heard or not. Longer waiting would only hide a typing error.
+"""
 
 
 def remedy(codes: Iterable[ErrorCode]) -> tuple[Remedy, ErrorCode]:
@@ -92,12 +96,17 @@ class Attempts:
         self._config = config
         self._random = random
         self._made = 0
+        self._unknown_since: float | None = None
 
     def backoff_after(self, why: ErrorCode, now: float) -> float | None:
         """Seconds to wait before the next try; None when the last one was the last."""
         backoff_s = backoff(self._config, self._random, self._made)
         self._made += 1
-        is_unknown = why is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if is_unknown and self._made >= _UNKNOWN_TOPIC_ATTEMPTS:
-            return None
-        return backoff_s if now + backoff_s < self._deadline else None
+        deadline = self._deadline
+        if why is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._unknown_since = None
+        else:
+            if self._unknown_since is None:
+                self._unknown_since = now
+            deadline = min(deadline, self._unknown_since + UNKNOWN_TOPIC_S)
+        return backoff_s if now + backoff_s < deadline else None

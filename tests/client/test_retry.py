@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.client.client_config import ClientConfig
-from barnabas.client.retry import REMEDIES, Attempts, Remedy, remedy
+from barnabas.client.retry import REMEDIES, UNKNOWN_TOPIC_S, Attempts, Remedy, remedy
 from barnabas.protocol.errors import ErrorCode
 
 CONFIG = ClientConfig(api_timeout_ms=10_000, retry_backoff_ms=100, retry_backoff_ms_max=1_000)
@@ -65,10 +65,29 @@ def test_there_is_no_try_that_would_begin_after_the_deadline() -> None:
     assert attempts.backoff_after(ErrorCode.NOT_COORDINATOR, now=14.99) is None
 
 
-def test_an_unknown_topic_is_asked_for_only_a_few_times() -> None:
+def asked_for_s(attempts: Attempts, why: ErrorCode, now: float) -> float:
+    """When the last pause before giving up ends, where each try is answered at once."""
+    while (backoff_s := attempts.backoff_after(why, now)) is not None:
+        now += backoff_s
+    return now
+
+
+@given(st.integers(0, 2**32))
+def test_an_unknown_topic_is_asked_for_until_all_brokers_have_heard_of_a_new_one(seed: int) -> None:
+    """It was given up after 0.7 s, when CreateTopics may still wait for other brokers."""
+    attempts = Attempts(CONFIG, Random(seed), now=0.0)
+    last = asked_for_s(attempts, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now=0.0)
+    assert UNKNOWN_TOPIC_S - 1.2 <= last < UNKNOWN_TOPIC_S
+
+
+def test_waiting_for_something_else_is_no_waiting_for_an_unknown_topic() -> None:
     attempts = Attempts(CONFIG, Random(1), now=0.0)
-    pauses = [
-        attempts.backoff_after(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now=0.0) for _ in range(4)
-    ]
-    assert None not in pauses[:3]
-    assert pauses[3] is None
+    assert attempts.backoff_after(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now=0.0) is not None
+    assert attempts.backoff_after(ErrorCode.NOT_LEADER_OR_FOLLOWER, now=4.0) is not None
+    assert attempts.backoff_after(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now=5.0) is not None
+    assert attempts.backoff_after(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now=8.4) is None
+
+
+def test_an_unknown_topic_is_no_reason_to_go_on_after_the_deadline() -> None:
+    attempts = Attempts(CONFIG, Random(1), now=0.0)
+    assert attempts.backoff_after(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now=9.99) is None
