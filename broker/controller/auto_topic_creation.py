@@ -51,6 +51,12 @@ class _Refusal:
     reason: str
     first: float
     last: float
+    is_logged: bool = False
+
+    def may_pass(self, now: float) -> bool:
+        """Whether nodes that lack may still come by themselves."""
+        is_for_nodes = self.code is ErrorCode.INVALID_REPLICATION_FACTOR
+        return is_for_nodes and now - self.first < NODES_START_S
 
 
 class AutoTopicCreation:
@@ -89,10 +95,7 @@ class AutoTopicCreation:
         now = self._now()
         if refusal is None or now - refusal.last > TOLD_S:
             return ErrorCode.LEADER_NOT_AVAILABLE
-        may_pass = refusal.code is ErrorCode.INVALID_REPLICATION_FACTOR
-        if may_pass and now - refusal.first < NODES_START_S:
-            return ErrorCode.LEADER_NOT_AVAILABLE
-        return refusal.code
+        return ErrorCode.LEADER_NOT_AVAILABLE if refusal.may_pass(now) else refusal.code
 
     async def run(self) -> None:
         """Create what is asked for, until cancelled."""
@@ -118,18 +121,20 @@ class AutoTopicCreation:
             self._refusals.pop(name, None)
             log.info("created a topic on demand topic=%s", name)
 
-    def _note(self, name: str, refusal: Refused) -> None:
+    def _note(self, name: str, refused: Refused) -> None:
         """For who asks again; the log says it once, since clients ask ten times a second."""
-        now, reason = self._now(), str(refusal)
-        former = self._refusals.pop(name, None)
-        is_known = former is not None and former.reason == reason
-        if former is None or not is_known or now - former.last > TOLD_S:
-            former = _Refusal(refusal.code, reason, first=now, last=now)
-        former.last = now
+        now, reason = self._now(), str(refused)
+        refusal = self._refusals.pop(name, None)
+        if refusal is None or refusal.reason != reason:
+            refusal = _Refusal(refused.code, reason, first=now, last=now)
+        elif now - refusal.last > TOLD_S:
+            refusal.first = now
+        refusal.last = now
         if len(self._refusals) >= WAITING_MAX:
             del self._refusals[next(iter(self._refusals))]  # what was refused longest ago
-        self._refusals[name] = former
-        if not is_known:
+        self._refusals[name] = refusal
+        if not refusal.is_logged and not refusal.may_pass(now):
+            refusal.is_logged = True
             log.error("cannot create a topic topic=%s: %s", name, reason)
 
     def _wish(self, name: str) -> RequestedTopic:

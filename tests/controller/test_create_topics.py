@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -265,16 +266,24 @@ async def test_who_asks_again_for_a_topic_that_cannot_be_created_is_told_why(
     assert creation.answer("a_b") == ErrorCode.LEADER_NOT_AVAILABLE
 
 
+def errors_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [found.getMessage() for found in caplog.records if found.levelno >= logging.ERROR]
+
+
 async def test_a_factor_above_the_number_of_nodes_is_told_when_none_came_for_some_time(
-    cluster: SmallCluster,
+    cluster: SmallCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The log called it an error of nodes that were started together."""
     await cluster.start(1)
     clock, wanted = Clock(), CoordinatorConfig(offsets_replication_factor=2)
     creation = AutoTopicCreation(cluster.writer(), wanted, TransactionConfig(), clock)
     for _ in range(2):
         assert await tried(creation, OFFSETS_TOPIC) == ErrorCode.LEADER_NOT_AVAILABLE
         clock.seconds += NODES_START_S / 2
-    assert await tried(creation, OFFSETS_TOPIC) == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert not errors_in(caplog)
+    for _ in range(2):
+        assert await tried(creation, OFFSETS_TOPIC) == ErrorCode.INVALID_REPLICATION_FACTOR
+        assert len(errors_in(caplog)) == 1
     await cluster.start(2)
     assert await tried(creation, OFFSETS_TOPIC) == ErrorCode.LEADER_NOT_AVAILABLE
     assert await cluster.observer.exists(znodes.topic_path(OFFSETS_TOPIC)) is not None
@@ -350,14 +359,14 @@ async def test_a_topic_that_cannot_be_created_on_demand_is_reported_once(
     """
     node = await cluster.start(1)
     await cluster.start(2)
-    creation = AutoTopicCreation(
-        cluster.writer(), CoordinatorConfig(offsets_replication_factor=3), TransactionConfig()
-    )
+    clock, wanted = Clock(), CoordinatorConfig(offsets_replication_factor=3)
+    creation = AutoTopicCreation(cluster.writer(), wanted, TransactionConfig(), clock)
     running = asyncio.create_task(creation.run())
-    for marker in ("first", "second"):
+    for marker in ("first", "second", "third"):
         creation.ask(topic)
         creation.ask(marker)
         await cluster.until(lambda marker=marker: marker in node.cache.snapshot.topics)  # type: ignore[misc]
+        clock.seconds += NODES_START_S
     running.cancel()
     reports = [record for record in caplog.records if "cannot create" in record.message]
     assert len(reports) == 1
