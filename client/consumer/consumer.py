@@ -6,7 +6,7 @@ Source: docs/spec/coordinator.md §1.9 and §5; docs/spec/users.md §6.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -155,7 +155,8 @@ class Consumer:
             positions |= {
                 topic_partition: offset.offset for topic_partition, offset in committed.items()
             }
-        self._subscription.forget(self._topic_partitions - positions.keys())
+        # Those that were read before, too: what is in hand of them is from before the new position.
+        self._subscription.forget(self._topic_partitions | positions.keys())
         self._fetcher.remove(self._topic_partitions - positions.keys())
         self._fetcher.add(positions)
         self._topic_partitions = set(positions)
@@ -283,38 +284,25 @@ class Consumer:
         After the first records came it waits up to ``gather_s`` for the batch to be full. Asking
         tells that the last batch is done with.
         """
-        loop = asyncio.get_running_loop()
-        await self._ask()
-        chunk = await self._take(timeout_s)
-        if chunk is None:
-            return None
-        chunks, count = [], 0
-        deadline = loop.time() + gather_s
-        while chunk is not None:
-            part, rest = chunk.split(max_records - count)
-            if rest is not None:
-                self._subscription.pending.appendleft(rest)
-            chunks.append(part)
-            count += len(part)
-            if count >= max_records:
-                break
-            chunk = await self._take(max(0.0, deadline - loop.time()))
-        chunks = self._still_ours(chunks)
-        if not chunks:
-            return await self.next_batch(max_records, timeout_s=timeout_s, gather_s=gather_s)
-        self._subscription.hand_out(chunks)
-        self._fill()
-        return Batch(chunks, self._commit_batch)
+        deadline: float | None = None
+
+        def left_s() -> float:
+            nonlocal deadline
+            now = asyncio.get_running_loop().time()
+            deadline = now + gather_s if deadline is None else deadline
+            return max(0.0, deadline - now)
+
+        return await self._hand_out(max_records, timeout_s, left_s)
 
     async def to_arrow(self, max_records: int, *, timeout_s: float = TIMEOUT_S) -> pyarrow.Table:
         """The next records as a pyarrow table, fewer when none comes for ``timeout_s``."""
-        return arrow_table(await self._gathered(max_records, timeout_s))
+        return arrow_table(await self._records(max_records, timeout_s))
 
     async def to_pandas(
         self, max_records: int, *, timeout_s: float = TIMEOUT_S
     ) -> pandas.DataFrame:
         """The next records as a pandas frame, fewer when none comes for ``timeout_s``."""
-        return pandas_frame(await self._gathered(max_records, timeout_s))
+        return pandas_frame(await self._records(max_records, timeout_s))
 
     async def __aiter__(self) -> AsyncIterator[ConsumedRecord]:
         """Records, one by one, for ever; a loop that is begun anew goes on with the next one."""
@@ -466,11 +454,60 @@ class Consumer:
         ).items():
             self.seek(topic_partition, offset)
 
-    async def _gathered(self, max_records: int, timeout_s: float) -> list[ConsumedRecord]:
-        found: list[ConsumedRecord] = []
-        while len(found) < max_records:
-            batch = await self.next_batch(max_records - len(found), timeout_s=timeout_s)
-            if batch is None:
-                break
-            found += batch.records()
-        return found
+    async def _records(self, max_records: int, timeout_s: float) -> list[ConsumedRecord]:
+        if max_records < 1:
+            return []
+        batch = await self._hand_out(max_records, timeout_s, lambda: timeout_s, decoded=True)
+        return [] if batch is None else batch.records()
+
+    async def _hand_out(
+        self,
+        max_records: int,
+        timeout_s: float | None,
+        more_s: Callable[[], float],
+        *,
+        decoded: bool = False,
+    ) -> Batch | None:
+        """Up to ``max_records``, None without any; ``more_s`` says how long to wait for more."""
+        while True:
+            await self._ask()
+            gathered = await self._gather(max_records, timeout_s, more_s, decoded=decoded)
+            if not gathered:
+                return None
+            if chunks := self._still_ours(gathered):
+                self._subscription.hand_out(chunks)
+                self._fill()
+                return Batch(chunks, self._commit_batch)
+
+    async def _gather(
+        self,
+        max_records: int,
+        timeout_s: float | None,
+        more_s: Callable[[], float],
+        *,
+        decoded: bool,
+    ) -> list[Chunk]:
+        """Take chunks, which the application does not have yet.
+
+        They are kept for the next call when something is raised: a partition that failed, or a
+        caller that gave up, would take the records of others along otherwise.
+        """
+        chunks: list[Chunk] = []
+        count = 0
+        try:
+            chunk = await self._take(timeout_s)
+            while chunk is not None:
+                chunks.append(chunk)
+                chunks[-1], rest = chunk.split(max_records - count)
+                if rest is not None:
+                    self._subscription.pending.appendleft(rest)
+                if decoded:
+                    chunks[-1].records()
+                count += len(chunks[-1])
+                if count >= max_records:
+                    break
+                chunk = await self._take(more_s())
+        except BaseException:
+            self._subscription.put_back(filter(self._fetcher.is_current, chunks))
+            raise
+        return chunks

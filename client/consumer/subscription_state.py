@@ -157,6 +157,10 @@ class SubscriptionState:
                 return chunk.records()[0].offset
         return None
 
+    def put_back(self, chunks: Iterable[Chunk]) -> None:
+        """Keep these for the next call: they were taken last, and nobody was handed them."""
+        self.pending.extendleft(reversed(list(chunks)))
+
     def next_pending(self, may_give: Callable[[Chunk], bool]) -> Chunk | None:
         """A chunk that was split and may be handed out."""
         for index, chunk in enumerate(self.pending):
