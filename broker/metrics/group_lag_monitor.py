@@ -105,6 +105,8 @@ class GroupLagMonitor:
                     self.result = await self.round(admin)
                 except KafkaError as error:
                     log.info("could not look at lag: %s", error)
+                except Exception:  # what only tells must not end a node
+                    log.exception("could not look at lag")
                 await asyncio.sleep(self._interval_s)
 
     async def round(self, admin: Admin) -> LagReport:

@@ -5,6 +5,7 @@ Source: docs/spec/security.md §1 (S6, S7, S8, S9).
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from barnabas.protocol.settings import ConfigError
 from .cipher_suites import SUITES_OF_1_2, SUITES_OF_1_3
 from .key_stores import KeyStore, pem_certificates, read_key_store, read_trust_store
 from .tls_settings import TlsSettings, store_problems
+
+log = logging.getLogger(__name__)
 
 _VERSIONS: Final = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
@@ -36,7 +39,8 @@ TICKETS_MAX: Final = 1
 class ClientTls:
     """Makes the context for connections to come: once, and again when a file of it has changed.
 
-    So a client that lives for months goes on with certificates that are replaced meanwhile.
+    So a client that lives for months goes on with certificates that are replaced meanwhile. Files
+    that cannot be used, as one that is half written, change nothing and are logged.
     """
 
     def __init__(self, settings: TlsSettings) -> None:
@@ -45,10 +49,16 @@ class ClientTls:
         self._files: Mapping[str, FileVersion | None] = {}
 
     def context(self) -> ssl.SSLContext:
-        """For the next connection; raises ConfigError naming what cannot be used."""
+        """For the next connection; the first time it raises ConfigError naming what is wrong."""
         files = file_versions(self._settings)
-        if self._context is None or files != self._files:
-            self._context, self._files = client_context(self._settings), files
+        if self._context is None:
+            self._context = client_context(self._settings)
+        elif files != self._files:
+            try:
+                self._context = client_context(self._settings)
+            except ConfigError as error:
+                log.warning("kept the former certificate: %s", error)
+        self._files = files
         return self._context
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from barnabas.broker.metrics import first_unread_times, group_lag_monitor
 from barnabas.broker.metrics.first_unread_times import FirstUnreadTimes
-from barnabas.broker.metrics.group_lag_monitor import GroupLagMonitor
+from barnabas.broker.metrics.group_lag_monitor import GroupLagMonitor, LagReport
 from barnabas.client.admin.time_lag import UnreadRange
 from barnabas.client.cluster import TopicPartition
+from barnabas.protocol.settings import ConfigError
 from tests.coordinator.coordinator_harness import CoordinatorHarness
 
 NOBODY: Any = None
@@ -76,6 +78,30 @@ async def test_more_than_a_round_may_ask_have_another_turn(
     unread = {("a", P): UnreadRange(1, 9), ("b", P): UnreadRange(2, 9)}
     assert await times.look(NOBODY, unread) == {("a", P): 1}
     assert await times.look(NOBODY, unread) == {("a", P): 1, ("b", P): 2}
+
+
+async def test_a_look_that_fails_is_made_again(
+    harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of keys that could not be read for a moment ended the node."""
+    report, is_looked = LagReport(beyond=7), asyncio.Event()
+    rounds: list[Exception | LagReport] = [ConfigError("ssl.keystore: half written"), report]
+
+    async def one(monitor: GroupLagMonitor, admin: Any) -> LagReport:
+        found = rounds.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        is_looked.set()
+        return found
+
+    monkeypatch.setattr(GroupLagMonitor, "round", one)
+    nobody: Any = nullcontext
+    monitor = GroupLagMonitor(harness.coordinator.registry, nobody, interval_ms=0, now_ms=lambda: 0)
+    looking = asyncio.create_task(monitor.run())
+    await is_looked.wait()
+    await asyncio.sleep(0)
+    assert monitor.result is report
+    looking.cancel()
 
 
 def test_groups_beyond_the_bound_are_counted_without_their_lag(

@@ -355,6 +355,23 @@ def test_a_pkcs12_store_serves(tmp_path: Path, authority: Authority, node: Issue
     shaken(server_context(settings), client_context(trusts(authority)))
 
 
+def test_a_client_goes_on_with_what_it_had_when_a_file_cannot_be_read_for_a_moment(
+    tmp_path: Path, authority: Authority, node: Issued, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It raised ConfigError, which ended a node that asked others for its metrics."""
+    path = authority.trust_store(tmp_path / "trust")
+    tls = ClientTls(TlsSettings(ssl_truststore_type="PEM", ssl_truststore_location=str(path)))
+    first, whole = tls.context(), path.read_bytes()
+    path.write_bytes(whole[:40])
+    assert tls.context() is first
+    path.unlink()
+    assert tls.context() is first
+    assert caplog.text.count("kept the former certificate") == 2
+    path.write_bytes(whole)
+    assert tls.context() is not first
+    shaken(server_context(keys(node)), tls.context())
+
+
 def test_a_client_goes_on_with_files_that_were_replaced(
     tmp_path: Path, authority: Authority, node: Issued
 ) -> None:
