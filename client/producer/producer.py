@@ -7,9 +7,10 @@ of Kafka 0.7's producer.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
@@ -39,6 +40,9 @@ from .sender import Sender
 from .transaction import Transaction
 from .transaction_manager import TransactionManager
 from .transactional_sender import TransactionalAccumulator, TransactionalSender
+from .waiting_sends import WaitingSends
+
+log = logging.getLogger(__name__)
 
 _PARTITIONERS: Final[Mapping[str, Callable[[], Partitioner]]] = {
     "hash": HashPartitioner,
@@ -90,8 +94,11 @@ class Producer:
         self._now_ms = now_ms
         self._counts = self.cluster.topology.counts
         self._sticky_partitioner = StickyPartitioner(self.cluster.topology, self.cluster.random)
-        self._unrouted: dict[str, list[Item]] = defaultdict(list)
+        self._unrouted: dict[str, deque[Item]] = defaultdict(deque)
+        """Records of topics whose partitions are not known yet, in order."""
         self._learning: dict[str, asyncio.Task[None]] = {}
+        """What finds those partitions, and then sends the records."""
+        self._waiting: WaitingSends | None = None
         self._tasks = BackgroundTasks(lambda error: None)
         self._accumulator: RecordAccumulator | None = None
         self._sender: Sender | None = None
@@ -119,12 +126,14 @@ class Producer:
                 drop_unrouted=self._drop_unrouted,
             )
             self._accumulator, self._sender = accumulator, sender
+            self._waiting = WaitingSends(self._send, sender.memory_freed)
             self._manager.attach(sender)
             sender.start()
             await self._manager.init()
             return
         self._accumulator = RecordAccumulator(self.config, loop)
         self._sender = Sender(self.cluster, self.config, self._accumulator)
+        self._waiting = WaitingSends(self._send, self._sender.memory_freed)
         self._sender.start()
         if self.config.producer_type == "async":
             self._queue = ProducerQueue(self.config, self, self._handler, self._callbacks)
@@ -200,7 +209,7 @@ class Producer:
         """Whether :meth:`send_soon` takes another record now."""
         if self._queue is not None:
             return not self._queue.is_full
-        return self._started().has_room()
+        return self._has_buffer_room(self._started())
 
     async def room(self) -> None:
         """Return when there is room for a record."""
@@ -208,21 +217,23 @@ class Producer:
             await self._queue.room()
         accumulator = self._started()
         assert self._sender is not None, "started without a sender"
-        while not accumulator.has_room():
+        while not self._has_buffer_room(accumulator):
             await self._sender.memory_freed.wait()
 
     async def flush(self) -> None:
         """Return when every record sent so far is acknowledged, or has failed."""
         accumulator = self._started()
         assert self._sender is not None, "started without a sender"
-        if self._queue is not None:
-            await self._queue.flush()
+        await asyncio.sleep(0)  # so that a task that was told to send before has begun to
         self._sender.flushing += 1
         try:
-            await asyncio.gather(*self._learning.values(), return_exceptions=True)
+            self._sender.wake()  # what waits for room waits for batches that linger
+            if self._queue is not None:
+                await self._queue.flush()
+            await self._routed()
             self._sender.wake()
-            incomplete = list(accumulator.incomplete)
-            await asyncio.gather(*map(asyncio.shield, incomplete), return_exceptions=True)
+            if accumulator.incomplete:
+                await asyncio.wait(list(accumulator.incomplete))
         finally:
             self._sender.flushing -= 1
 
@@ -332,6 +343,7 @@ class Producer:
     async def _end(self) -> None:
         self._is_closed = True
         await self._tasks.close()
+        self._drop_unrouted(Disconnected("the producer was closed"))
         if self._manager is not None:
             await self._manager.close(is_clean=False)
         if self._sender is not None:
@@ -344,23 +356,29 @@ class Producer:
         return self._manager
 
     async def _routed(self) -> None:
-        await asyncio.gather(*self._learning.values(), return_exceptions=True)
+        """Return when every record given to us so far is in a batch, or was refused.
+
+        By ``asyncio.wait``, which leaves what it waits for alone when it is cancelled itself.
+        """
+        assert self._waiting is not None, "started without its lines"
+        await self._waiting.through()
+        if self._learning:
+            await asyncio.wait(list(self._learning.values()))
 
     def _drop_unrouted(self, error: KafkaError) -> None:
         """Refuse what waits for the partitions of its topic: its transaction is over."""
         for items in self._unrouted.values():
-            for item in items:
-                assert item.delivery is not None, "put aside without a delivery"
-                item.delivery.refuse(error)
-            items.clear()
+            _refuse_held(items, error)
 
-    async def _send_with_room(self, item: Item) -> Delivery:
-        assert self._sender is not None, "use the producer in `async with`, or start it"
-        while True:
-            try:
-                return self._send(item)
-            except QueueFull:
-                await self._sender.memory_freed.wait()
+    def _send_with_room(self, item: Item) -> Awaitable[Delivery]:
+        assert self._waiting is not None, "use the producer in `async with`, or start it"
+        return self._waiting.send(item)
+
+    def _has_buffer_room(self, accumulator: RecordAccumulator) -> bool:
+        if not accumulator.has_room():
+            return False
+        held_max = self.config.queue_size
+        return not self._unrouted or all(len(one) < held_max for one in self._unrouted.values())
 
     def _started(self) -> RecordAccumulator:
         if self._is_closed:
@@ -368,14 +386,15 @@ class Producer:
         assert self._accumulator is not None, "use the producer in `async with`, or start it"
         return self._accumulator
 
-    def _send(self, item: Item) -> Delivery:
+    def _send(self, item: Item, *, is_held: bool = False) -> Delivery:
+        """Put a record into a batch; one that was held back goes before those that still are."""
         accumulator = self._accumulator
         if accumulator is None or self._is_closed:
             accumulator = self._started()
         topic, value, key, partition, headers, timestamp_ms, partition_key, delivery = item
         if delivery is None:
             delivery = Delivery()
-        if topic not in self._counts or topic in self._unrouted:
+        if topic not in self._counts or (topic in self._unrouted and not is_held):
             self._hold_until_partitions_known(item._replace(delivery=delivery))
             delivery.is_accepted = True
             return delivery
@@ -416,22 +435,41 @@ class Producer:
             self._learning[topic] = learning
 
     async def _send_unrouted(self, topic: str) -> None:
+        """Find the partitions of a topic and send what was held for it, waiting for room."""
+        assert self._sender is not None, "started without a sender"
+        items = self._unrouted[topic]
         failure: Exception | None = None
         try:
-            await self._learn_partitions(topic)
-        except KafkaError as error:
-            failure = error
-        del self._learning[topic]
-        for item in self._unrouted.pop(topic):
-            assert item.delivery is not None, "put aside without a delivery"
-            try:
+            while items:
+                if failure is None and topic not in self._counts:
+                    failure = await self._why_unknown(topic)
+                    continue
+                item = items.popleft()
+                assert item.delivery is not None, "put aside without a delivery"
                 if failure is not None:
-                    raise failure
-                self._send(item)
-            except Exception as error:  # noqa: BLE001 - an application's encoder may raise anything
-                self._refuse(item.delivery, error)
-        assert self._sender is not None, "started without a sender"
-        self._sender.memory_freed.notify()
+                    self._refuse(item.delivery, failure)
+                    continue
+                try:
+                    self._send(item, is_held=True)
+                except QueueFull:
+                    items.appendleft(item)
+                    await self._sender.memory_freed.wait()
+                except Exception as error:  # noqa: BLE001 - an application's encoder may raise anything
+                    self._refuse(item.delivery, error)
+        finally:
+            del self._learning[topic], self._unrouted[topic]
+            _refuse_held(items, Disconnected("the producer was closed"))
+            self._sender.memory_freed.notify()
+
+    async def _why_unknown(self, topic: str) -> Exception | None:
+        """Find out the partitions of a topic; why they cannot be found."""
+        try:
+            await self._learn_partitions(topic)
+        except Exception as error:
+            if not isinstance(error, KafkaError):
+                log.exception("cannot look up a topic topic=%s", topic)
+            return error
+        return None
 
     def _refuse(self, delivery: Delivery, error: Exception) -> None:
         """A record that was taken is not sent; a transaction cannot be committed without it."""
@@ -458,3 +496,10 @@ class Producer:
             if pause_s is None:
                 raise KafkaError(why, topic)
             await asyncio.sleep(pause_s)
+
+
+def _refuse_held(items: deque[Item], error: KafkaError) -> None:
+    while items:
+        delivery = items.popleft().delivery
+        assert delivery is not None, "put aside without a delivery"
+        delivery.refuse(error)

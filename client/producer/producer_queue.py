@@ -117,9 +117,13 @@ class ProducerQueue:
         self._room = Signal()
         self._news = asyncio.Event()
         self._idle = Signal()
-        self._is_flushing = False
+        self._flushing = 0
+        """How many callers flush."""
+        self._waiting = 0
+        """How many items wait to be queued."""
         self._is_closing = False
         self._is_busy = False
+        self._failure: Exception | None = None
         self._tasks = BackgroundTasks(self._fail)
         self._loop = asyncio.get_running_loop()
         self._running = self._tasks.spawn(self._run(), "producer queue")
@@ -132,16 +136,25 @@ class ProducerQueue:
         item, delivery = self._prepared(item)
         limit_ms = self._config.enqueue_timeout_ms
         deadline = None if limit_ms < 0 else self._loop.time() + limit_ms / 1000
-        while self.is_full:
-            left_s = None if deadline is None else deadline - self._loop.time()
-            if not await self._room.wait(left_s):
-                self._refuse(item)
-        self._append(item)
+        self._waiting += 1
+        try:
+            while self.is_full:
+                left_s = None if deadline is None else deadline - self._loop.time()
+                if not await self._room.wait(left_s):
+                    self._refuse(item)
+            self._check_works()
+            self._append(item)
+        finally:
+            self._waiting -= 1
+            if self._is_hurried:
+                self._news.set()
+                self._idle.notify()
         return delivery
 
     def put_soon(self, item: Item) -> Delivery:
         """Queue one item; raises QueueFull when there is no room now."""
         item, delivery = self._prepared(item)
+        self._check_works()
         if self.is_full:
             self._refuse(item)
         self._append(item)
@@ -159,11 +172,13 @@ class ProducerQueue:
 
     async def flush(self) -> None:
         """Return when everything queued so far was handed over."""
-        self._is_flushing = True
-        self._news.set()
-        while self._items or self._is_busy:
-            await self._idle.wait()
-        self._is_flushing = False
+        self._flushing += 1
+        try:
+            while self._items or self._is_busy or self._waiting:
+                self._news.set()
+                await self._idle.wait()
+        finally:
+            self._flushing -= 1
 
     async def close(self) -> None:
         """Hand over what is left and what the callbacks add, then tell handler and callbacks."""
@@ -179,6 +194,10 @@ class ProducerQueue:
         delivery = item.delivery or Delivery()
         return self._callbacks.before_enqueue(item._replace(delivery=delivery)), delivery
 
+    def _check_works(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
     def _append(self, item: Item) -> None:
         self._items.append(item)
         self._callbacks.after_enqueue(item, True)
@@ -191,7 +210,7 @@ class ProducerQueue:
 
     async def _run(self) -> None:
         dispatched_at = self._loop.time()
-        while not (self._is_closing and not self._items):
+        while not self._is_closing or self._items or self._waiting:
             self._news.clear()
             left_s = dispatched_at + self._config.queue_time_ms / 1000 - self._loop.time()
             is_due = (bool(self._items) and self._is_hurried) or left_s <= 0
@@ -208,21 +227,27 @@ class ProducerQueue:
 
     @property
     def _is_hurried(self) -> bool:
-        return self._is_flushing or self._is_closing
+        return self._flushing > 0 or self._is_closing
 
     def _collected(self) -> list[Item]:
-        batch: list[Item] = []
-        for _ in range(min(len(self._items), self._config.batch_size)):
-            item = self._items.popleft()
-            batch += self._callbacks.after_dequeuing_existing_data(item)
-        self._is_busy = bool(batch)
+        count = min(len(self._items), self._config.batch_size)
+        taken = [self._items.popleft() for _ in range(count)]
         self._room.notify()
+        batch: list[Item] = []
+        try:
+            for item in taken:
+                batch += self._callbacks.after_dequeuing_existing_data(item)
+        except Exception as error:
+            log.exception("callback failed records=%d", count)
+            _refuse_all(taken, error)
+            batch = []
+        self._is_busy = bool(batch)
         return batch
 
     async def _dispatch(self, items: list[Item], *, is_late: bool) -> None:
-        if is_late:
-            items += self._callbacks.after_dequeuing_existing_data(None)
         try:
+            if is_late:
+                items += self._callbacks.after_dequeuing_existing_data(None)
             batch = self._callbacks.before_sending_data(items) if items else ()
             reason: Exception = QueueFull("the event handler did not send it")
             if batch:
@@ -230,15 +255,15 @@ class ProducerQueue:
         except Exception as error:
             log.exception("event handler failed records=%d", len(items))
             reason = error
-        for item in items:
-            if item.delivery is not None and not item.delivery.is_accepted:
-                item.delivery.refuse(reason)
+        _refuse_all(items, reason)
         self._is_busy = False
         self._idle.notify()
 
     def _fail(self, error: BaseException) -> None:
         """A callback raised: nothing can be handed over any more."""
-        reason = error if isinstance(error, Exception) else RuntimeError(repr(error))
+        self._failure = reason = (
+            error if isinstance(error, Exception) else RuntimeError(repr(error))
+        )
         self._is_busy = False
         while self._items:
             delivery = self._items.popleft().delivery
@@ -246,3 +271,10 @@ class ProducerQueue:
                 delivery.refuse(reason)
         self._room.notify()
         self._idle.notify()
+
+
+def _refuse_all(items: Sequence[Item], reason: Exception) -> None:
+    """Those that the producer did not take."""
+    for item in items:
+        if item.delivery is not None and not item.delivery.is_accepted:
+            item.delivery.refuse(reason)

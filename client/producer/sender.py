@@ -140,8 +140,13 @@ class Sender:
                     self._give_up_all(error)
                 # Not a wait for news: records that come meanwhile would make this loop spin
                 # against a cluster that is down.
-                pause_s = self._config.retry_backoff_ms / 1000
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+                continue
+            except Exception as error:
+                # A task that ended here would leave the next record waiting for ever.
+                log.exception("the producer failed")
+                self._fail(error)
+                await asyncio.sleep(self._config.retry_backoff_ms / 1000)
                 continue
             if self._wakeup.is_set():
                 continue

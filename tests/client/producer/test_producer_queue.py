@@ -114,6 +114,50 @@ async def test_a_full_queue_waits_where_it_is_told_to(cluster: ScriptedCluster) 
     assert [record.offset for record in sent] == list(range(20))
 
 
+async def test_a_flush_waits_for_records_that_wait_for_the_queue(cluster: ScriptedCluster) -> None:
+    (topic_partition,) = cluster.topic("t")
+    values = [b"%d" % number for number in range(20)]
+    async with Producer(cluster.bootstrap, config(queue_size=3), client=CLIENT) as producer:
+        sending = [asyncio.create_task(producer.send("t", value)) for value in values]
+        await producer.flush()
+        assert cluster.logs[topic_partition].values() == values
+        await asyncio.gather(*sending)
+
+
+async def test_closing_waits_for_records_that_wait_for_the_queue(cluster: ScriptedCluster) -> None:
+    (topic_partition,) = cluster.topic("t")
+    values = [b"%d" % number for number in range(20)]
+    async with Producer(cluster.bootstrap, config(queue_size=3), client=CLIENT) as producer:
+        sending = [asyncio.create_task(producer.send("t", value)) for value in values]
+        await asyncio.sleep(0)
+    await asyncio.gather(*sending)
+    assert cluster.logs[topic_partition].values() == values
+
+
+async def test_a_callback_that_raises_fails_its_records_and_the_queue_goes_on(
+    cluster: ScriptedCluster,
+) -> None:
+    """What it was shown, and what came later, waited for ever."""
+    (topic_partition,) = cluster.topic("t")
+
+    class Raising(CallbackHandler):
+        def after_dequeuing_existing_data(self, item: Item | None) -> Sequence[Item]:
+            if item is not None and item.value == b"bad":
+                raise ValueError("a mistake of the application")
+            return super().after_dequeuing_existing_data(item)
+
+    async with Producer(
+        cluster.bootstrap, config(), client=CLIENT, callback_handler=Raising()
+    ) as producer:
+        sending = [asyncio.create_task(producer.send("t", v)) for v in (b"a", b"bad", b"b")]
+        for task in sending:
+            with pytest.raises(ValueError, match="a mistake"):
+                await task
+        sending = [asyncio.create_task(producer.send("t", b"late")) for _ in range(3)]
+        await asyncio.gather(*sending)
+    assert cluster.logs[topic_partition].values() == [b"late"] * 3
+
+
 async def test_callbacks_are_shown_every_step_and_closed_last(cluster: ScriptedCluster) -> None:
     cluster.topic("t")
     callbacks = Noting()

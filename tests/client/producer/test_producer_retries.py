@@ -11,6 +11,7 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.client.producer.producer import Producer
 from barnabas.client.producer.producer_config import ProducerConfig
+from barnabas.client.producer.sender import Sender
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import produce
@@ -165,6 +166,26 @@ async def test_a_sequence_the_leader_does_not_know_leads_to_a_new_identity(
     assert failure.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert (await producer.send("t", b"goes on")).offset == 1
     assert cluster.producers == 2
+
+
+async def test_a_producer_goes_on_after_an_error_that_nobody_expected(
+    cluster: ScriptedCluster, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What sends ended with it, and the next record waited for ever."""
+    (topic_partition,) = cluster.topic("t")
+    await producer.partitions_for("t")
+    dispatch, errors = Sender._dispatch, [OSError("too many open files")]
+
+    async def fails_once(sender: Sender, now: float) -> float | None:
+        if errors and sender._accumulator.active:
+            raise errors.pop()
+        return await dispatch(sender, now)
+
+    monkeypatch.setattr(Sender, "_dispatch", fails_once)
+    with pytest.raises(KafkaError, match="too many open files"):
+        await producer.send("t", b"lost")
+    assert (await producer.send("t", b"goes on")).offset == 0
+    assert cluster.logs[topic_partition].values() == [b"goes on"]
 
 
 async def test_a_duplicate_is_a_success(cluster: ScriptedCluster, producer: Producer) -> None:
