@@ -124,7 +124,7 @@ def replica_families(hosted: Iterable[Partition], sets: IsrManager) -> Iterator[
         ("isr_expands_total", "counter", "In-sync sets that won a replica.", sets.expands),
     )
     for name, meaning in (
-        ("total", "Ends of the logs led here, all partitions of a topic together."),
+        ("total", "Ends of a topic's logs led here, added up: they move with leaders."),
         ("sum", "Former name of barnabas_topic_end_offset_total."),
     ):
         yield from family(
