@@ -49,7 +49,9 @@ def _has_expired(group: Group, commit: Commit, now_ms: int, retention_ms: int) -
     since = commit.committed_ms
     had_members = group.state is GroupState.EMPTY and group.protocol_type is not None
     if had_members and group.since_ms is not None:
-        since = group.since_ms
+        # What was committed to an empty consumer group stays a retention (C60 of
+        # docs/spec/consumer-groups.md). A classic group goes by KIP-211: as it became Empty.
+        since = max(since, group.since_ms) if group.is_consumer else group.since_ms
     return now_ms - since >= retention_ms
 
 

@@ -212,6 +212,7 @@ def group_with(commit: Commit, **fields: object) -> Group:
     [
         ({}, -1, 100 + R),
         ({"protocol_type": "consumer"}, -1, 500 + R),
+        ({"protocol_type": "consumer", "since_ms": 50}, -1, 50 + R),
         ({"protocol_type": "consumer", "since_ms": None}, -1, 100 + R),
         ({"protocol_type": "consumer"}, 50, 50),
         ({}, 5000, 5000),

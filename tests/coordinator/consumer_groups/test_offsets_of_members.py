@@ -175,6 +175,26 @@ def test_offsets_expire_when_nobody_is_left(make_harness: Make) -> None:
     assert not beats.harness.coordinator.registry.groups
 
 
+def test_what_a_tool_commits_to_an_empty_group_stays_a_retention_after_the_commit(
+    make_harness: Make,
+) -> None:
+    """C60: from the later of the commit and the last member's end."""
+    harness = make_harness(
+        consumer_assignment_interval_ms=0, retention_min=60, retention_check_interval_ms=60_000
+    )
+    beats = Beats(harness)
+    beats.join("A")
+    commit(beats, "A", 2, index=1)
+    beats.beat("A", -1)
+    harness.wait(3000)
+    assert commit(beats, "", -1) is NONE
+    harness.wait(3000)
+    assert harness.committed(topic="t", index=1) == -1
+    assert harness.committed(topic="t") == 5
+    harness.wait(700)
+    assert harness.committed(topic="t") == -1
+
+
 def test_offsets_outlive_the_kind_of_their_group(beats: Beats) -> None:
     """C52: empty groups change their kind under any policy."""
     beats.join("A")
