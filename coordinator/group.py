@@ -430,6 +430,11 @@ class Group:
         """What each member is assigned in this generation."""
         return {member_id: member.assignment for member_id, member in self.members.items()}
 
+    @property
+    def known_subscription(self) -> frozenset[str] | None:
+        """Every topic that may be consumed, whose offsets stay; None when that is not known."""
+        return self.subscribed
+
     def refresh_subscribed(self) -> None:
         """Compute the subscribed topics anew, for a group that was just loaded."""
         self.subscribed = self._subscribed()

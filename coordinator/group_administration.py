@@ -346,9 +346,9 @@ class GroupAdministration:
         A tool of ours is refused what an open transaction holds, as it is in offset_commit.py.
         """
         to_delete: list[TopicPartition] = []
-        stored = group.offsets.partitions()
+        stored, subscribed = group.offsets.partitions(), _subscribed(group)
         for topic in topics:
-            is_subscribed = _is_subscribed(group, topic.name)
+            is_subscribed = subscribed is None or topic.name in subscribed
             for result in topic.partitions:
                 if result.error_code:
                     continue
@@ -374,11 +374,9 @@ def _by_partition(item: tuple[TopicPartition, Commit]) -> TopicPartition:
     return item[0]
 
 
-def _is_subscribed(group: Group, topic: str) -> bool:
-    """Whether some member consumes the topic; when that cannot be known, it might."""
-    if group.state is GroupState.EMPTY:
-        return False
-    return group.subscribed is None or topic in group.subscribed
+def _subscribed(group: Group) -> frozenset[str] | None:
+    """The topics that some member consumes; None when it might be any."""
+    return frozenset() if group.state is GroupState.EMPTY else group.known_subscription
 
 
 def _list_member(listing: _Listing) -> None:

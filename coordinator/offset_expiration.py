@@ -38,8 +38,9 @@ def _candidates(group: Group) -> Iterable[tuple[TopicPartition, Commit]]:
     offsets = group.offsets.committed.items()
     if group.state is GroupState.EMPTY:
         return offsets
-    if group.state is GroupState.STABLE and group.subscribed is not None:
-        return [item for item in offsets if item[0][0] not in group.subscribed]
+    subscribed = group.known_subscription
+    if group.state is GroupState.STABLE and subscribed is not None:
+        return [item for item in offsets if item[0][0] not in subscribed]
     return ()
 
 

@@ -331,6 +331,15 @@ class ConsumerGroup(Group):
         """Every topic that some member subscribes to, whether it exists or not."""
         return self.subscribed or frozenset()
 
+    @property
+    def known_subscription(self) -> frozenset[str] | None:
+        """The same; None while it is not known what some expression stands for.
+
+        The only member of a group may be restarted within the pause between two resolutions: a
+        sweep in it took every offset that was old enough.
+        """
+        return self.subscribed if self.regexes.keys() <= self.resolved.keys() else None
+
     def fits_classic(self, names: AbstractSet[str], member_id: str) -> bool:
         """Whether all classic members but this one offer one of these protocols, the same one."""
         member = self.consumers.get(member_id)

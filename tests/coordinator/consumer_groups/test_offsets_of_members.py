@@ -155,6 +155,35 @@ def test_offsets_of_subscribed_topics_stay(beats: Beats, topic: str) -> None:
     assert codes_of(answer) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, NONE]
 
 
+def test_no_offset_goes_while_an_expression_is_not_resolved(make_harness: Make) -> None:
+    """Until then it is not known which topics a member that was restarted consumes (C41, C59)."""
+    harness = make_harness(
+        consumer_assignment_interval_ms=0, retention_min=30, retention_check_interval_ms=86_400_000
+    )
+    beats = Beats(harness)
+    epoch, _ = beats.join("A", (), subscribed_topic_regex="t")
+    for topic in ("t", "u"):
+        assert commit(beats, "A", epoch, topic=topic) is NONE
+    harness.catalog.is_offered = False  # so that the session stands still
+    harness.wait(30 * 60 + 1)
+    harness.catalog.is_offered = True
+    beats.beat("A", beats.group.consumers["A"].epoch)  # resolves: not again for ten seconds
+    beats.beat("A", -1)
+    epoch, _ = beats.join("B", (), subscribed_topic_regex="t")
+    sweep = harness.coordinator.expiration.sweep
+    assert sweep(beats.group) == 0
+    topics = [
+        offset_delete.Topic(name="t", partitions=[offset_delete.Partition(partition_index=0)])
+    ]
+    request = offset_delete.OffsetDeleteRequest(group_id="g", topics=topics)
+    answer = harness.ask("offset_delete", request, 0)
+    assert codes_of(answer) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    harness.wait(11)
+    beats.beat("B", epoch)
+    assert sweep(beats.group) == 1
+    assert (harness.committed(topic="t"), harness.committed(topic="u")) == (5, -1)
+
+
 def test_offsets_expire_when_nobody_is_left(make_harness: Make) -> None:
     """C60: a retention after the last member left, not after the commit."""
     beats = Beats(make_harness(consumer_assignment_interval_ms=0, retention_min=30))
