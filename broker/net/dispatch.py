@@ -48,6 +48,7 @@ from .file_sender import FramePiece
 from .framing import LENGTH_BYTES
 from .handler_task import HandlerTask
 from .limits import LIST_BYTES_MAX
+from .request_order import WAITS_FOR_OTHERS
 
 if TYPE_CHECKING:
     from .throttle import RequestThrottling
@@ -72,15 +73,6 @@ DECODED_AT_ONCE = frozenset({api.ApiKey.PRODUCE, *request_order.MEMBERSHIP})
 
 CARRIES_PAYLOAD = frozenset({api.ApiKey.PRODUCE, api.ApiKey.JOIN_GROUP, api.ApiKey.SYNC_GROUP})
 """What carries the bytes of others: records, and what the members of a group tell each other."""
-
-WAITS_FOR_OTHERS = frozenset(
-    {
-        api.ApiKey.LIST_OFFSETS,
-        api.ApiKey.DESCRIBE_CONFIGS,
-        api.ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    }
-)
-"""Questions whose handlers wait for the process of conversions, ZooKeeper or the controller."""
 
 CANCELLABLE = request_order.QUERIES | {
     api.ApiKey.FETCH,

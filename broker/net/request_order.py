@@ -193,6 +193,21 @@ QUERIES: Final = frozenset(
 )
 """They change nothing."""
 
+WAITS_FOR_OTHERS: Final = frozenset(
+    {
+        ApiKey.LIST_OFFSETS,  # the process of conversions
+        ApiKey.FIND_COORDINATOR,  # a coordinator; where there are rights, within a coroutine
+        ApiKey.CONSUMER_GROUP_DESCRIBE,  # commits of what is told
+        ApiKey.DESCRIBE_CONFIGS,  # ZooKeeper, as what follows
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,  # the controller
+    }
+)
+"""Those of them whose handlers wait for more than their turn: no lock is held meanwhile that
+other APIs need (net/dispatch.py)."""
+
 _BY_KEY: Final = {
     int(key): request_class
     for request_class in (*CLASSES, INTER_BROKER_REQUESTS)

@@ -11,11 +11,25 @@ import pytest
 from barnabas.broker.handlers.call import Call, PendingResponse
 from barnabas.broker.net import dispatch
 from barnabas.broker.net.dispatch import LONG_BYTES
+from barnabas.broker.net.request_order import QUERIES, WAITS_FOR_OTHERS
+from barnabas.protocol.api import ApiKey
 from barnabas.protocol.codec.compiler import encode, request_decoder_in_turns
 from barnabas.protocol.codec.wire import TURN_ELEMENTS
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.frame import request_frame
-from barnabas.protocol.messages import delete_groups, describe_configs, list_groups, offset_commit
+from barnabas.protocol.messages import (
+    consumer_group_describe,
+    delete_groups,
+    describe_client_quotas,
+    describe_configs,
+    describe_delegation_token,
+    describe_user_scram_credentials,
+    find_coordinator,
+    list_groups,
+    list_offsets,
+    list_partition_reassignments,
+    offset_commit,
+)
 from tests.handlers.peer import SomePeer
 from tests.net.client import RawClient, until
 from tests.net.conftest import ListeningNode, Start
@@ -276,14 +290,103 @@ async def test_a_long_commit_of_a_closed_connection_has_no_effect_after_a_newer_
     assert committed == [200]
 
 
+USERS = describe_user_scram_credentials
+TOKENS = describe_delegation_token
+REASSIGNMENTS = list_partition_reassignments
+WAITING_QUESTIONS: dict[int, tuple[tuple[Any, int], Any]] = {
+    ApiKey.LIST_OFFSETS: (
+        (
+            list_offsets.ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=0,
+                topics=[list_offsets.Topic(name=name, partitions=[]) for name in LONG_NAMES],
+            ),
+            8,
+        ),
+        list_offsets.ListOffsetsResponse(throttle_time_ms=0, topics=[]),
+    ),
+    ApiKey.FIND_COORDINATOR: (
+        (find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=LONG_NAMES), 6),
+        find_coordinator.FindCoordinatorResponse(throttle_time_ms=0, coordinators=[]),
+    ),
+    ApiKey.DESCRIBE_CONFIGS: (DESCRIBE, describe_configs.DescribeConfigsResponse()),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (
+        (
+            TOKENS.DescribeDelegationTokenRequest(
+                owners=[
+                    TOKENS.Owner(principal_type="User", principal_name=name) for name in LONG_NAMES
+                ]
+            ),
+            3,
+        ),
+        TOKENS.DescribeDelegationTokenResponse(error_code=0, tokens=[], throttle_time_ms=0),
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (
+        (
+            REASSIGNMENTS.ListPartitionReassignmentsRequest(
+                topics=[
+                    REASSIGNMENTS.Topic(name=name, partition_indexes=[0]) for name in LONG_NAMES
+                ]
+            ),
+            0,
+        ),
+        REASSIGNMENTS.ListPartitionReassignmentsResponse(
+            throttle_time_ms=0, error_code=0, error_message=None, topics=[]
+        ),
+    ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (
+        (
+            describe_client_quotas.DescribeClientQuotasRequest(
+                components=[
+                    describe_client_quotas.Component(entity_type="user", match_type=0, match=name)
+                    for name in LONG_NAMES
+                ],
+                strict=False,
+            ),
+            1,
+        ),
+        describe_client_quotas.DescribeClientQuotasResponse(
+            throttle_time_ms=0, error_code=0, error_message=None, entries=[]
+        ),
+    ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (
+        (
+            USERS.DescribeUserScramCredentialsRequest(
+                users=[USERS.User(name=name) for name in LONG_NAMES]
+            ),
+            0,
+        ),
+        USERS.DescribeUserScramCredentialsResponse(
+            throttle_time_ms=0, error_code=0, error_message=None, results=[]
+        ),
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (
+        (
+            consumer_group_describe.ConsumerGroupDescribeRequest(
+                group_ids=LONG_NAMES, include_authorized_operations=False
+            ),
+            1,
+        ),
+        consumer_group_describe.ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[]),
+    ),
+}
+
+
+def test_every_question_that_waits_for_others_is_asked_here() -> None:
+    assert WAITING_QUESTIONS.keys() == WAITS_FOR_OTHERS
+    assert WAITS_FOR_OTHERS < QUERIES
+
+
+@pytest.mark.parametrize("key", sorted(WAITING_QUESTIONS), ids=lambda key: ApiKey(key).name)
 async def test_a_question_that_waits_for_zookeeper_holds_up_no_other_long_request(
-    start: Start,
+    start: Start, key: int
 ) -> None:
+    question, answer = WAITING_QUESTIONS[key]
     node = await start()
-    held = Held(describe_configs.DescribeConfigsResponse())
-    node.dispatcher.register({32: held.handle})
+    held = Held(answer)
+    node.dispatcher.register({key: held.handle})
     asking, listing = await node.connect(), await node.connect()
-    asking.send(DESCRIBE)
+    asking.send(question)
     await until(lambda: bool(held.calls))
     assert (await listing.ask(LONG, 4)).throttle_time_ms == 7
     assert held.ended == []
