@@ -6,7 +6,7 @@ Source: docs/spec/consumer-groups.md §1.2, C10 and C11.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from barnabas.coordinator.config import CoordinatorConfig
@@ -36,6 +36,9 @@ Respond: TypeAlias = Callable[[ConsumerGroupDescribeResponse], None]
 _CLASSIC_TYPE: Final = 0
 _CONSUMER_TYPE: Final = 1
 
+WAITING_MAX: Final = 50_000
+"""Members and partitions of all descriptions that wait for commits outside of the queue: 40 MB."""
+
 
 class ConsumerGroupDescriptions:
     """Serves ConsumerGroupDescribe."""
@@ -53,6 +56,7 @@ class ConsumerGroupDescriptions:
         self._catalog = catalog
         self._config = config
         self._scheduler = scheduler
+        self._waiting = _Waiting()
 
     def describe(
         self,
@@ -66,37 +70,37 @@ class ConsumerGroupDescriptions:
         Where there are rights, what the peer may do takes the place of all operations.
         """
         names = list(dict.fromkeys(request.group_ids))
-        found: dict[str, DescribedGroup] = {}
+        if not names:
+            respond(ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[]))
+            return
 
-        def begin(end: Callable[[], None]) -> None:
-            def described(name: str, group: DescribedGroup) -> None:
-                found[name] = group
+        def answer(found: Mapping[str, DescribedGroup]) -> None:
+            for group in found.values():
                 if request.include_authorized_operations and not group.error_code:
                     group.authorized_operations = GROUP_OPERATIONS
-                if len(found) == len(names):
-                    end()
-                    groups = [found[name] for name in names]
-                    respond(ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups))
+            groups = [found[name] for name in names]
+            respond(ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups))
 
-            if not names:
-                end()
-                respond(ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[]))
-            self._scheduler.run(names, lambda name: self._describe(name, described))
+        def begin(end: Callable[[], None]) -> None:
+            description = _Description(len(names), end, self._waiting, answer)
+            self._scheduler.run(names, lambda name: self._describe(name, description))
 
         self._scheduler.one_at_a_time(begin)
 
-    def _describe(self, name: str, described: Callable[[str, DescribedGroup], None]) -> None:
+    def _describe(self, name: str, description: _Description) -> None:
         group = self._registry.groups.get(name)
         if not isinstance(group, ConsumerGroup):
-            described(name, self._absent(name))
+            description.tell(name, self._absent(name))
+            description.note_filled(0)
             return
         result = undescribed(name, ErrorCode.NONE)
 
         def settled(code: ErrorCode) -> None:
-            described(name, undescribed(name, code) if code else result)
+            description.tell(name, undescribed(name, code) if code else result)
 
-        def filled() -> None:
+        def filled(size: int) -> None:
             self._writes.when_committed(group, settled)
+            description.note_filled(size)
 
         self._scheduler.drive(self._fill(result, group, filled))
 
@@ -115,20 +119,25 @@ class ConsumerGroupDescriptions:
         return undescribed(name, ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def _fill(
-        self, result: DescribedGroup, group: ConsumerGroup, then: Callable[[], None]
+        self, result: DescribedGroup, group: ConsumerGroup, then: Callable[[int], None]
     ) -> Steps[None]:
-        """The group as it is when its members are gone through, some in each turn."""
+        """The group as it is when its members are gone through, some in each turn.
+
+        ``then`` is told of how many members and partitions.
+        """
         result.group_state = group.state_name
         result.group_epoch = group.epoch
         result.assignment_epoch = group.assignment_epoch
         result.assignor_name = chosen_assignor(group, self._config.assignor_names).name
-        members, turn = [], Turn()
+        members, turn, size = [], Turn(), 0
         for member in list(group.consumers.values()):
             members.append(self._member(group, member))
-            if turn.is_over(1 + len(member.current.assigned)):
+            steps = 1 + len(member.current.assigned)
+            size += steps
+            if turn.is_over(steps):
                 yield
         result.members = members
-        then()
+        then(size)
 
     def _member(self, group: ConsumerGroup, member: ConsumerMember) -> Member:
         profile, current = member.profile, member.current
@@ -163,6 +172,73 @@ class ConsumerGroupDescriptions:
                 if (name := self._catalog.name_of(topic_id)) is not None
             ]
         )
+
+
+class _Waiting:
+    """How much they are at present."""
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        self.size = 0
+
+
+class _Description:
+    """The groups of one request: in the queue while they are filled, and not while they wait.
+
+    A partition whose replicas stand still keeps its groups waiting for
+    ``offsets.commit.timeout.ms``, in which those of others have to be described. Where much waits
+    already the place in the queue is kept: it is what bounds the memory of descriptions.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_end",
+        "_found",
+        "_is_queued",
+        "_size",
+        "_unfilled",
+        "_untold",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        count: int,
+        end: Callable[[], None],
+        waiting: _Waiting,
+        answer: Callable[[Mapping[str, DescribedGroup]], None],
+    ) -> None:
+        """``end`` gives the place in the queue back; ``answer`` is called when all are told."""
+        self._unfilled = self._untold = count
+        self._end = end
+        self._waiting = waiting
+        self._answer = answer
+        self._found: dict[str, DescribedGroup] = {}
+        self._is_queued = True
+        self._size = 0
+
+    def note_filled(self, size: int) -> None:
+        """One more group needs no turn any more; it may be told already."""
+        self._unfilled -= 1
+        self._size += size
+        may_wait = self._waiting.size + self._size <= WAITING_MAX
+        if self._untold and not self._unfilled and may_wait:
+            self._is_queued = False
+            self._waiting.size += self._size
+            self._end()
+
+    def tell(self, name: str, group: DescribedGroup) -> None:
+        """This is what is told of one of them."""
+        self._found[name] = group
+        self._untold -= 1
+        if self._untold:
+            return
+        if self._is_queued:
+            self._end()
+        else:
+            self._waiting.size -= self._size
+        self._answer(self._found)
 
 
 def undescribed(name: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:

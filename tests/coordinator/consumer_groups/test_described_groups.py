@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from barnabas.coordinator.consumer_groups import described_groups
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import consumer_group_describe, describe_groups, list_groups
 from tests.coordinator.consumer_groups.beats import Beats
-from tests.coordinator.coordinator_harness import G
+from tests.coordinator.coordinator_harness import Asked, G
 
 UNTOLD = -(2**31)
 
@@ -77,6 +80,51 @@ def test_a_description_waits_until_it_is_committed(beats: Beats) -> None:
     assert not asked.is_answered
     beats.harness.log.replicate(G)
     assert asked.answer.groups[0].group_epoch == 2
+
+
+def ask_for(beats: Beats, group: str) -> Asked:
+    request = consumer_group_describe.ConsumerGroupDescribeRequest(
+        group_ids=[group], include_authorized_operations=False
+    )
+    return beats.harness.ask("consumer_group_describe", request, 1)
+
+
+def join_unheard(beats: Beats, member: str) -> None:
+    """A member whose answer is waited for: what it changes is not committed yet."""
+    beats.send(member, 0, (), rebalance_timeout_ms=1000, subscribed_topic_names=["t"])
+
+
+def test_a_description_that_waits_for_a_commit_holds_up_no_other(beats: Beats) -> None:
+    beats.harness.stable(group="other")
+    beats.harness.log.is_replicated = False
+    join_unheard(beats, "A")
+    asked = ask_for(beats, "g")
+    request = describe_groups.DescribeGroupsRequest(
+        groups=["other"], include_authorized_operations=False
+    )
+    (group,) = beats.harness.ask("describe_groups", request, 5).answer.groups
+    assert group.group_state == "Stable"
+    assert ask_for(beats, "x").is_answered
+    assert not asked.is_answered
+    beats.harness.log.replicate(G)
+    assert asked.answer.groups[0].group_epoch == 2
+
+
+def test_descriptions_that_wait_for_commits_take_bounded_memory(
+    beats: Beats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would be too much waits in the queue, and others behind it, until it is answered."""
+    monkeypatch.setattr(described_groups, "WAITING_MAX", 12)  # members and partitions
+    for member in ("A", "B"):
+        beats.harness.log.is_replicated = False
+        join_unheard(beats, member)
+        first, second, third = ask_for(beats, "g"), ask_for(beats, "g"), ask_for(beats, "x")
+        assert not third.is_answered
+        beats.harness.log.is_replicated = True
+        beats.harness.log.replicate(G)
+        beats.harness.turn()
+        assert first.answer == second.answer
+        assert third.is_answered
 
 
 def test_describe_groups_does_not_know_consumer_groups(beats: Beats) -> None:
