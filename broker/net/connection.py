@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
         admitted_at: float | None = None,
         stood_for_by: Stranger | None = None,
     ) -> None:
-        """``admitted_at``: when the quotas let it in, where TLS had to be spoken first.
+        """``admitted_at``: when the quotas served it, where TLS had to be spoken first.
 
         ``stood_for_by`` was counted among the strangers until then.
         """
@@ -183,16 +183,17 @@ class Connection(asyncio.Protocol):
         if not self._is_admitted or (has_shaken_hands and not self._has_principal()):
             return
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
-        waited_s = 0.0 if self._admitted_at is None else now - self._admitted_at
-        self._timeouts.start(is_unauthenticated=self.sasl is not None, waited_s=waited_s)
         self._listener.entered(self)
         if self.sasl is not None and not self.is_internal:
             self._listener.limits.strangers.enter(self)
         # Before the listener serves, its port is bound but the node is not registered: an answer
         # would come from a node that nobody leads to yet (docs/spec/cluster.md §7).
         self._is_held = self._is_blocked = not self._listener.is_serving
-        if not has_shaken_hands:
-            self._hold_above_rates(now)
+        if self._admitted_at is None:
+            waited_s = -self._hold_above_rates(now)
+        else:
+            waited_s = now - self._admitted_at
+        self._timeouts.start(is_unauthenticated=self.sasl is not None, waited_s=waited_s)
         # The pool tells those that are there when memory becomes scarce; this one came later.
         self.read_less()
 
@@ -214,8 +215,8 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         return problem is None
 
-    def _hold_above_rates(self, now: float) -> None:
-        """Hold it unread rather than refuse it.
+    def _hold_above_rates(self, now: float) -> float:
+        """Hold it unread rather than refuse it; for how many seconds.
 
         A client that is refused connects again at once, which makes the burst larger (KIP-612
         delays for this reason).
@@ -228,6 +229,7 @@ class Connection(asyncio.Protocol):
             self.throttle(close_s, "address", self._refuse_for_rate)
         elif wait_s:
             self.throttle(wait_s, "connection rate")
+        return close_s or wait_s
 
     def _has_principal(self) -> bool:
         """Find out who the certificate is of; a peer that is nobody here is closed."""

@@ -50,6 +50,7 @@ class ConnectionTimeouts:
         """Look for the first time after one period, or sooner at who has to prove something.
 
         ``waited_s`` is how long it has been here already: TLS and SASL have one bound together.
+        Below 0 it is how long it will be held first: what it sends is not read before.
         """
         first = self._period_s
         if is_unauthenticated:

@@ -55,7 +55,8 @@ class _Entrant:
 
     link: socket.socket
     host: str
-    accepted_at: float
+    admitted_at: float
+    """When the hold of the connection rate is over: no time of it counts against the peer."""
     task: asyncio.Task[None] | None = None
     connection: Connection | None = None
     is_handed_over: bool = False
@@ -159,7 +160,7 @@ class TlsAcceptor:
             return
         wait_s = quotas.throttle_s(listener.name, is_internal=is_internal, now=now)
         close_s = quotas.closes_after_s(host, is_internal=is_internal, now=now)
-        entrant = _Entrant(link, host, now)
+        entrant = _Entrant(link, host, now + wait_s)
         # Not at the end of the task: one that is cancelled before it begins has no end.
         work = self._hold(entrant, close_s) if close_s else self._enter(entrant, wait_s)
         entrant.task = self._start(work)
@@ -188,7 +189,7 @@ class TlsAcceptor:
 
     async def _enter(self, entrant: _Entrant, wait_s: float) -> None:
         """From a socket to a Connection."""
-        ends = entrant.accepted_at + AUTHENTICATION_S
+        ends = entrant.admitted_at + AUTHENTICATION_S
         problem = await self._await_turn(entrant, ends, wait_s)
         problem = problem or await self._shake_hands(entrant, ends)
         self._listener.tls_handshakes["failed" if problem else "done"] += 1
@@ -215,7 +216,7 @@ class TlsAcceptor:
 
         def make() -> Connection:
             entrant.connection = Connection(
-                self._listener, admitted_at=entrant.accepted_at, stood_for_by=entrant
+                self._listener, admitted_at=entrant.admitted_at, stood_for_by=entrant
             )
             return entrant.connection
 

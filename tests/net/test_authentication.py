@@ -312,6 +312,20 @@ async def test_a_login_has_to_be_over_in_time_however_far_it_is(
     assert await client.is_closed()
 
 
+async def test_a_login_has_its_time_behind_the_hold_of_the_connection_rate(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S23: nothing is read in the hold, which may be longer."""
+    guarded = await start(terms(USERS))
+    quotas = guarded.listener.limits.connection_quotas
+    monkeypatch.setattr(quotas, "throttle_s", lambda *_, **__: 25.0)
+    timers = HeldTimers(guarded.listener.loop)
+    guarded.listener.loop = timers  # type: ignore[assignment]
+    await guarded.connect()
+    await until(lambda: len(timers.delays) == 2)
+    assert sorted(timers.delays) == [25.0, 35.0]
+
+
 @pytest.mark.parametrize(
     ("sent", "answer"), [(handshake("GUESS"), (33, None)), (token(GUESS), (58, None))]
 )

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+from typing import Any
+
+import pytest
+
 from barnabas.broker.handlers import sasl as sasl_handlers
+from barnabas.broker.net import tls_acceptor
+from barnabas.broker.net.connection_quotas import ConnectionQuotas
+from barnabas.broker.net.limits import AUTHENTICATION_S
 from barnabas.protocol.messages import list_groups, sasl_authenticate, sasl_handshake
 from tests.harness.sasl_terms import terms
+from tests.net.client import until
 from tests.net.conftest import Start
 from tests.net.test_tls_listener import World
 
@@ -22,3 +31,25 @@ async def test_a_login_over_tls_makes_the_principal_of_the_login(start: Start) -
     assert (await client.ask(token, 2)).error_code == 0
     await client.ask(list_groups.ListGroupsRequest(), 2)
     assert connection.principal == "User:alice"
+
+
+async def test_handshake_and_login_have_their_time_behind_the_hold_of_the_connection_rate(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accepted, bounds = [], []
+
+    def hold_s(*_: Any, now: float, **__: Any) -> float:
+        accepted.append(now)
+        return 25.0
+
+    async def await_turn(_: Any, entrant: Any, ends: float, wait_s: float) -> str:
+        bounds.append((entrant.admitted_at, ends, wait_s))
+        return "it waits long enough"
+
+    monkeypatch.setattr(ConnectionQuotas, "throttle_s", hold_s)
+    monkeypatch.setattr(tls_acceptor.TlsAcceptor, "_await_turn", await_turn)
+    node = await start(tls=World().tls(), sasl=terms({"alice": "secret"}))
+    with socket.create_connection(("127.0.0.1", node.listener.port)):
+        await until(lambda: bool(bounds))
+    begins = accepted[0] + 25.0
+    assert bounds == [(begins, begins + AUTHENTICATION_S, 25.0)]
