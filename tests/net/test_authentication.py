@@ -106,7 +106,10 @@ def token(data: bytes, version: int = 2) -> tuple[Any, int]:
 
 
 LIST = (list_groups.ListGroupsRequest(), 0)
-VERSIONS = (api_versions.ApiVersionsRequest(), 3)
+VERSIONS = (
+    api_versions.ApiVersionsRequest(client_software_name="test", client_software_version="1"),
+    3,
+)
 
 
 async def log_in(client: RawClient, data: bytes = ALICE) -> Any:

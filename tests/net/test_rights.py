@@ -81,7 +81,10 @@ async def listeners() -> AsyncIterator[StartedListeners]:
 
 
 async def supported_versions(client: RawClient) -> dict[int, tuple[int, int]]:
-    answer = await client.ask(api_versions.ApiVersionsRequest(), 3)
+    request = api_versions.ApiVersionsRequest(
+        client_software_name="test", client_software_version="1"
+    )
+    answer = await client.ask(request, 3)
     return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
 
