@@ -38,6 +38,7 @@ class Flusher:
         "_is_abandoned",
         "_messages_max",
         "_names",
+        "_names_version",
         "_saved_epochs",
         "_snapshots",
         "before_first",
@@ -66,6 +67,7 @@ class Flusher:
         self.flush_lock = asyncio.Lock()
         """Who holds it may rename files: no flush is under way that writes by their names."""
         self._names = threading.Lock()
+        self._names_version = 0
         self._is_abandoned = False
         self.recovery_point = recovery_point
         """The first offset that may not survive a power cut."""
@@ -95,6 +97,10 @@ class Flusher:
         """The log was truncated to ``offset``: a flush under way must not raise the point again."""
         self._generation += 1
         self._move(min(self.recovery_point, offset))
+
+    def note_names(self) -> None:
+        """Names in the directory changed: a flush under way may have fsynced it before that."""
+        self._names_version += 1
 
     def skip_to(self, offset: int) -> None:
         """The log begins at ``offset`` now: what lay below cannot be lost any more."""
@@ -155,6 +161,7 @@ class Flusher:
             for segment, _ in states:
                 segment.release()
             raise
+        names_version = self._names_version
         # One fsync of the directory for all new names of a flush. Without it a power cut keeps the
         # bytes and loses the name (KAFKA-3968); one with each file stalled nodes with thousands.
         if any(segment.is_new for segment in segments):
@@ -163,7 +170,9 @@ class Flusher:
         await uninterrupted(self._files.off_loop(partial(_run_all, work)))
         for segment, state in states:
             # On the loop again, and only when all of it succeeded: what failed is written again.
-            segment.is_new = False
+            # A truncation meanwhile renamed files: a power cut may bring back what it dropped.
+            if names_version == self._names_version:
+                segment.is_new = False
             segment.indexes.mark_saved(state)
 
     def abandon(self) -> None:

@@ -473,8 +473,13 @@ class Log:
         """
         for segment in gone:
             segment.retire()
-        self._active.is_new = True  # so that the next flush makes the renames durable
+        self._names_changed()
         self._owner.discard(renamed, self._config.file_delete_delay_ms)
+
+    def _names_changed(self) -> None:
+        """Have the next flush make durable which names there are in the directory."""
+        self._active.is_new = True
+        self.flusher.note_names()
 
     # Losing the oldest
 

@@ -20,6 +20,12 @@ class SlowFiles(DiskFiles):
     def __init__(self) -> None:
         self.go = Event()
         self.began = asyncio.Event()
+        self.synced: list[Path] = []
+        """Directories, as often as they were fsynced."""
+
+    def sync_directory(self, path: Path) -> None:
+        self.synced.append(path)
+        super().sync_directory(path)
 
     async def off_loop(self, work):  # type: ignore[no-untyped-def]
         def wait_first():  # type: ignore[no-untyped-def]
@@ -62,6 +68,25 @@ async def test_a_truncation_during_a_flush_keeps_the_recovery_point_low(tmp_path
     files.go.set()
     await flush
     assert harness.log.recovery_point == 0
+
+
+async def test_renames_of_a_truncation_during_a_flush_are_durable_with_the_next_one(
+    tmp_path: Path,
+) -> None:
+    files = SlowFiles()
+    harness = LogHarness(tmp_path / "t-0", files, segment_bytes=200)
+    for _ in range(6):
+        harness.append(size=100)
+    flush = asyncio.create_task(harness.log.flush())
+    await files.began.wait()
+    harness.log.truncate_to(1)
+    files.go.set()
+    await flush
+    files.synced.clear()
+    await harness.log.flush()
+    assert files.synced == [harness.directory]
+    await harness.log.flush()
+    assert files.synced == [harness.directory]
 
 
 async def test_a_cancelled_flush_ends_only_when_its_thread_has(tmp_path: Path) -> None:
