@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
 from barnabas.broker.settings.log_config import FOREVER, LogConfig
 from barnabas.broker.storage.files import Files, StorageError
 from barnabas.broker.storage.producers.producer_state import BatchMetadata
+from barnabas.broker.storage.recovery.offset_holes import note_holes
 from barnabas.broker.storage.recovery.quarantine import QuarantineEntry, write_quarantine
 from barnabas.broker.storage.recovery.segment_recovery import Trust, recover_segment
 from barnabas.broker.storage.retention import RetentionPolicy, count_deletable
@@ -51,6 +52,7 @@ from barnabas.protocol.records.header import (
     ENVELOPE_BYTES,
     HEADER,
     LOG_APPEND_TIME,
+    MAGIC_AT,
     TRANSACTIONAL,
     sequence_after,
 )
@@ -134,6 +136,7 @@ class Log:
         "epochs",
         "flusher",
         "has_aborted",
+        "has_holes",
         "is_being_cleaned",
         "is_full",
         "is_offline",
@@ -176,6 +179,8 @@ class Log:
         self.snapshots = loaded.snapshots
         self.has_aborted = any(len(segment.indexes.transactions) for segment in loaded.segments)
         """A transaction was aborted, perhaps in a segment that is gone by now."""
+        self.has_holes = loaded.has_holes
+        """Offsets may be missing, and a start knows it."""
         self.flusher = Flusher(
             files, directory, loaded.recovery_point, loaded.epochs, loaded.snapshots
         )
@@ -338,6 +343,9 @@ class Log:
         assert entry.base_offset >= self.end_offset
         if self._refusal is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal)
+        # Older formats name their last offset only: nothing is known of what is before it.
+        if entry.base_offset > self.end_offset and data[MAGIC_AT] == 2 and not self.has_holes:
+            self._note_holes()
         if self._must_roll(entry.size, entry.last_offset, entry.max_timestamp):
             # Compaction on the leader leaves holes; over a wide one the new segment begins at the
             # batch itself, or its offset would not fit 31 bits above the base.
@@ -357,6 +365,16 @@ class Log:
             self._watch_time()
         if self.end_offset >= self.flusher.due_at:
             self._owner.schedule_flush(self)
+
+    def _note_holes(self) -> None:
+        """Have starts know that offsets may be missing. Raises Refused(56).
+
+        Before the batch is written: a kill between the two must not leave a hole without the note.
+        """
+        with self._storage():
+            note_holes(self._files, self.directory)
+        self.has_holes = True
+        self._names_changed()
 
     def _note_producer(self, entry: BatchHeader, data: Buffer) -> None:
         """Take over what a batch at the log's end says of the producer that it names."""

@@ -41,6 +41,7 @@ from barnabas.broker.storage.segment.segment import SUFFIXES, Segment
 from barnabas.broker.storage.segment.segment_indexes import OFFSETS_MAX
 
 from .crash_leftovers import base_offset_of, clear_leftovers
+from .offset_holes import FILE_NAME as HOLES
 from .offset_overflow import OffsetOverflow, check_overflow, split_overflow
 from .quarantine import QuarantineEntry, report, suspected, write_quarantine
 from .segment_recovery import Recovered, Trust, recover_segment, sound_end
@@ -69,6 +70,8 @@ class LoadedLog:
     producers: ProducerStateManager
     """As of ``end_offset``."""
     snapshots: ProducerSnapshots
+    has_holes: bool = False
+    """Offsets may be missing, and a file says so (offset_holes.py)."""
 
 
 async def load_log(
@@ -142,10 +145,11 @@ class _Loading:
         self._now_ms = now_ms
         self._silent_since_ms = now_ms - producer_idle_ms
         self._recovery_point = recovery_point or 0
-        # Compaction leaves holes in offsets; in any other log a hole is what a power cut took. A
-        # log that no checkpoint lists may be one that was set aside, or of another node: unknown.
-        self._may_skip = config.is_compacted or recovery_point is None
+        # Compaction leaves holes in offsets, and followers copy them; else a hole is what a power
+        # cut took. A log that no checkpoint lists was set aside, or is another node's: unknown.
         self._is_unlisted = recovery_point is None
+        self._is_skipping = config.is_compacted or self._is_unlisted
+        self._has_holes = False  # what offset_holes.py notes
         self._suspected: set[int] = set()
         """Base offsets of the segments that the file ``quarantine`` names."""
         self._segments: list[Segment] = []
@@ -189,6 +193,7 @@ class _Loading:
             self._files, self._directory, [offset for offset in snapshots if offset is not None]
         )
         present = frozenset(names)
+        self._has_holes = HOLES in present
         for base in sorted(base for base in bases if base is not None):
             size = self._files.size(self._directory / f"{base:020d}.log")
             segment = Segment(
@@ -307,7 +312,11 @@ class _Loading:
             # (test_a_restored_file_ends_the_quarantine).
             trusted = 0 if base in self._suspected else point
             trust = Trust(
-                below=trusted, kept=point, upper=self._upper(segment), may_skip=self._may_skip
+                below=trusted,
+                kept=point,
+                upper=self._upper(segment),
+                may_skip=self._is_skipping or self._has_holes,
+                epochs_grow=not self._is_skipping,
             )
             found = await in_slices(recover_segment(segment, trust, epochs=self._epochs))
             self._end_offset = found.next_offset
@@ -341,12 +350,9 @@ class _Loading:
         if segment.size:
             return False
         paths = {suffix: segment.path(suffix) for suffix in SUFFIXES}
-        sizes = {
-            suffix: self._files.size(path)
-            for suffix, path in paths.items()
-            if self._files.exists(path)
-        }
-        return not any(sizes.values()) and sizes.keys() >= {".index", ".timeindex"}
+        there = {suffix for suffix, path in paths.items() if self._files.exists(path)}
+        is_all_there = there >= {".index", ".timeindex"}
+        return is_all_there and not any(self._files.size(paths[suffix]) for suffix in there)
 
     def _keep_durable(self, segment: Segment, found: Recovered) -> bool:
         """Whether the bad rest of a segment was fsynced: then it is quarantined and stays."""
@@ -479,9 +485,8 @@ class _Loading:
         # The next start after a crash need not replay what this one did.
         self._unless_full(lambda: self._snapshots.take(producers, end_offset))
         if self._changed or self._has_dropped:
-            await uninterrupted(
-                self._files.off_loop(lambda: self._files.sync_directory(self._directory))
-            )
+            sync = partial(self._files.sync_directory, self._directory)
+            await uninterrupted(self._files.off_loop(sync))
         return LoadedLog(
             segments=self._segments,
             start_offset=start_offset,
@@ -490,6 +495,7 @@ class _Loading:
             epochs=self._epochs,
             producers=producers,
             snapshots=self._snapshots,
+            has_holes=self._has_holes,
         )
 
     def _unless_full(self, write: Callable[[], None]) -> None:

@@ -73,6 +73,8 @@ class Trust:
     """Every offset is below."""
     may_skip: bool = True
     """Offsets may be missing from ``kept`` on, as compaction leaves them."""
+    epochs_grow: bool = False
+    """From ``kept`` on a leader epoch that falls is damage."""
 
 
 _NOTHING = Trust()
@@ -204,10 +206,11 @@ class _Recovery:
     def _is_last_misplaced(self) -> bool:
         """Whether the last batch is wrong, rather than what follows it; then that is noted.
 
-        Only below ``kept``: above it the log ends at the first doubt, whichever of both is wrong.
+        Below ``kept`` it becomes a gap. Above, where only a log that may skip offsets has such a
+        batch, the log ends before it: kept, its records were served with wrong offsets.
         """
         last, trust = self._last, self._trust
-        if last is None or self._begins >= trust.kept or last.position in self._misplaced:
+        if last is None or last.position in self._misplaced:
             return False
         right = misplaced_before(
             self._segment.read,
@@ -250,11 +253,12 @@ class _Recovery:
             return MISPLACED
         # A block that the file system had left from before passes its checksum: that its offsets
         # follow, and its epoch does not fall, is the only proof of its place (KAFKA-3047).
-        if entry.base_offset < self._trust.kept or self._trust.may_skip:
+        if entry.base_offset < self._trust.kept:
             return ""
-        if entry.magic == 2 and entry.base_offset > self._next_offset:
+        is_behind_hole = entry.magic == 2 and entry.base_offset > self._next_offset
+        if is_behind_hole and not self._trust.may_skip:
             return f"offset {entry.base_offset} instead of {self._next_offset}"
-        if 0 <= entry.leader_epoch < self._epoch:
+        if self._trust.epochs_grow and 0 <= entry.leader_epoch < self._epoch:
             return f"leader epoch {entry.leader_epoch} after {self._epoch}"
         return ""
 
