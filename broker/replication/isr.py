@@ -64,7 +64,7 @@ def maybe_expand_isr(partition: Partition, nodes: Collection[int] | None = None)
     One change at a time. Asked again when a change is through: a replica that has nothing to fetch
     is not looked at for long.
     """
-    if not partition.is_leader or partition.pending_isr_change is not None:
+    if not _may_change(partition):
         return
     context = partition.context
     least = max(partition.high_watermark, partition.epoch_start)
@@ -81,15 +81,22 @@ def maybe_shrink_isr(partition: Partition) -> None:
     A replica that has all that the leader has stays, however long ago it fetched: an idle partition
     never shrinks. Nothing is known of the leader's own progress, so it is never among them.
     """
-    if (
-        not partition.is_leader
-        or partition.pending_isr_change is not None
-        or len(partition.isr) == 1
-    ):
+    if not _may_change(partition) or len(partition.isr) == 1:
         return
     since = partition.context.now() - partition.context.lag_max_s
     if lagging := partition.followers.lagging(partition.isr, partition.log.end_offset, since):
         _propose(partition, [node for node in partition.isr if node not in lagging])
+
+
+def _may_change(partition: Partition) -> bool:
+    """Whether this node may propose another ISR now.
+
+    A leader whose log directory failed serves no fetch, so that all its followers seem to lag. It
+    took out those that have every record, and the partition had no leader when it was replaced
+    (Kafka's HostedPartition.Offline is not looked at either).
+    """
+    is_busy = partition.pending_isr_change is not None
+    return partition.is_leader and not is_busy and not partition.log.is_offline
 
 
 def _propose(partition: Partition, isr: Sequence[int]) -> None:
@@ -118,7 +125,7 @@ def complete_isr_change(change: PendingIsrChange, isr: Sequence[int], zk_version
 
 
 def drop_isr_change(change: PendingIsrChange) -> None:
-    """The state znode is gone: the partition is being deleted."""
+    """The state znode is gone, or the log: nobody tries any longer to write the change."""
     if change.partition.pending_isr_change is change:
         change.partition.pending_isr_change = None
 

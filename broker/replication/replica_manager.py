@@ -29,6 +29,7 @@ from barnabas.broker.storage.recovery.damage import damaged_offsets, is_damaged
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import leader_and_isr, stop_replica
 
+from .isr import drop_isr_change
 from .partition import Partition, PartitionRole
 from .partition_context import PartitionContext
 from .topic_traffic import TrafficByTopic
@@ -160,6 +161,10 @@ class ReplicaManager:
             partition = self._hosted.get((topic, index))
             if partition is not None:
                 self._fetchers.stop(partition)
+                # Nothing is acknowledged any more, so that no replica need be counted for it. A try
+                # under way may still reach the znode: it was decided while the disk worked.
+                if partition.pending_isr_change is not None:
+                    drop_isr_change(partition.pending_isr_change)
                 partition.fail(ErrorCode.KAFKA_STORAGE_ERROR)
                 for resigned in self.on_resigned:
                     resigned(topic, index, partition.leader_epoch)

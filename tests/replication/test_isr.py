@@ -65,6 +65,11 @@ class LeadingNode:
         data, stat = await self.zookeeper.get(STATE)
         return znodes.PartitionState.from_json(data).isr, stat.version
 
+    def lose_disk(self) -> None:
+        """The directory of the log fails."""
+        self.partition.log.take_offline("injected")
+        self.replicas.directory_failed(self.partition.log.directory.parent, [("t", 0)])
+
     async def begin(self, isr: tuple[int, ...]) -> None:
         version = await self.write(isr)
         lead(self.replicas, "t", replicas=[1, 2, 3], isr=list(isr), partition_epoch=version)
@@ -174,6 +179,37 @@ def test_without_zookeeper_a_set_does_not_shrink_and_nothing_is_acknowledged_for
         leading_node.zookeeper.resume()
         await asyncio.sleep(10)
         assert (leading_node.partition.isr, told) == ((1,), [ErrorCode.NONE])
+
+    tell(story)
+
+
+def test_a_leader_whose_directory_failed_changes_no_set(tell: Callable[[Story], None]) -> None:
+    async def story(leading_node: LeadingNode) -> None:
+        await leading_node.begin((1, 2))
+        leading_node.partition.append(a_batch(), acks=-1, is_client=True)
+        leading_node.lose_disk()
+        await asyncio.sleep(3 * LAG_MS / 1000)
+        leading_node.partition.follower_fetched(3, 1, 0)
+        await asyncio.sleep(1)
+        assert (await leading_node.state(), leading_node.partition.isr) == (((1, 2), 0), (1, 2))
+
+    tell(story)
+
+
+def test_a_change_that_was_under_way_when_the_directory_failed_is_not_tried_again(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(leading_node: LeadingNode) -> None:
+        await leading_node.begin((1, 2))
+        leading_node.zookeeper.suspend()
+        leading_node.partition.append(a_batch(), acks=-1, is_client=True)
+        await asyncio.sleep(3 * LAG_MS / 1000)
+        assert leading_node.partition.pending_isr_change is not None
+        leading_node.lose_disk()
+        await asyncio.sleep(LAG_MS / 1000)  # so that the try under way has failed
+        leading_node.zookeeper.resume()
+        await asyncio.sleep(10)
+        assert await leading_node.state() == ((1, 2), 0)
 
     tell(story)
 
