@@ -4,8 +4,8 @@
     .swap      all of a run are complete: a start puts them in place
     (final)    the old files are .deleted by then
 
-Until the old segments are renamed everything can be taken back; from then on only a start that
-finds the .swap files, or the end of :func:`publish`, puts the log right.
+Until the old segments are renamed everything can be taken back, and is where the disk refuses; from
+then on only a start that finds the .swap files, or the end of :func:`publish`, puts the log right.
 Source: docs/spec/log.md §3.5, steps 2 to 6.
 """
 
@@ -32,6 +32,7 @@ class SegmentSwap:
         self._old = old
         self._new = new
         self._is_taken_back = False
+        self._is_replacing = False
 
     async def publish(self, may: Callable[[], bool], now_ms: int) -> bool:
         """Let the new segments take the place of the old ones.
@@ -39,10 +40,18 @@ class SegmentSwap:
         False when the log is not what it was, or ``may`` says no: then nothing has changed but
         that the new files are gone. Raises StorageError and Refused(56).
         """
-        log = self._log
-        if not (may() and log.segments.holds(self._old)):
+        if not (may() and self._log.segments.holds(self._old)):
             self._remove(CLEANED)
             return False
+        try:
+            return await self._swap(may, now_ms)
+        except BaseException as failure:
+            if not self._is_replacing:
+                self._undo(failure)
+            raise
+
+    async def _swap(self, may: Callable[[], bool], now_ms: int) -> bool:
+        log = self._log
         # From the last one on: a start that finds a `.cleaned` removes the swaps at and above it,
         # so that a kill between two renames leaves none of the run.
         self._rename(CLEANED, SWAP, sorted(self._new, reverse=True))
@@ -58,6 +67,7 @@ class SegmentSwap:
                 self.take_back()
                 self._remove(CLEANED)
                 return False
+            self._is_replacing = True
             log.replace_segments(
                 [self._segment(*bounds, now_ms) for bounds in self._new], self._old
             )
@@ -69,6 +79,20 @@ class SegmentSwap:
         if not self._is_taken_back:
             self._is_taken_back = True
             self._rename(SWAP, CLEANED, sorted(self._new))
+
+    def _undo(self, failure: BaseException) -> None:
+        """Leave no trace of a swap that failed, so that the compaction can be tried again.
+
+        A ``.swap`` file that stayed would be put in place by some later start, over newer segments.
+        Raises StorageError, which does not heal, where that cannot be prevented.
+        """
+        try:
+            self._rename(SWAP, CLEANED, sorted(self._new))
+            self._remove(CLEANED)
+        except StorageError as error:
+            path = self._log.directory
+            raise StorageError(path, f"could not take back a swap: {error}") from failure
+        self._log.names_changed()
 
     def _segment(self, base_offset: int, size: int, now_ms: int) -> Segment:
         return Segment(self._files, self._log.directory, base_offset, size=size, created_ms=now_ms)

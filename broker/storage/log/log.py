@@ -374,7 +374,7 @@ class Log:
         with self._storage():
             note_holes(self._files, self.directory)
         self.has_holes = True
-        self._names_changed()
+        self.names_changed()
 
     def _note_producer(self, entry: BatchHeader, data: Buffer) -> None:
         """Take over what a batch at the log's end says of the producer that it names."""
@@ -491,10 +491,10 @@ class Log:
         """
         for segment in gone:
             segment.retire()
-        self._names_changed()
+        self.names_changed()
         self._owner.discard(renamed, self._config.file_delete_delay_ms)
 
-    def _names_changed(self) -> None:
+    def names_changed(self) -> None:
         """Have the next flush make durable which names there are in the directory."""
         self._active.is_new = True
         self.flusher.note_names()
