@@ -278,7 +278,9 @@ class LogManager:
             created.flusher.before_first.append(partial(self._files.sync_directory, directory.path))
             self._check_id(created, topic_id)
         except StorageError as error:
-            self._forget((topic, partition))
+            # It is asked for again and again on a full disk, and each try opens a file.
+            if (gone := self._forget((topic, partition))) is not None:
+                gone.retire()
             if error.may_heal:
                 self._keeping.wait_for_space(directory.path)
             else:

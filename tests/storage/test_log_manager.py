@@ -16,6 +16,7 @@ from barnabas.broker.storage.checkpoints import parse_offsets
 from barnabas.broker.storage.files import Data, DiskFiles, StorageError
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.partition_metadata import METADATA, format_metadata, read_topic_id
+from barnabas.broker.storage.segment.open_files import open_files
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.settings import ConfigError
 from tests.storage.faulty_files import FaultyFiles
@@ -380,6 +381,24 @@ async def test_a_log_that_found_no_room_is_asked_for_again(tmp_path: Path) -> No
         await asyncio.sleep(10)
         assert told == [False]
         assert logs.create("t", 0, b"i" * 16).end_offset == 0
+
+
+@in_simulated_time
+async def test_a_log_that_could_not_be_made_keeps_no_file_open(tmp_path: Path) -> None:
+    class FullForNames(DiskFiles):
+        """Empty files still fit; what would hold the topic's id does not."""
+
+        def write_atomically(self, path: Path, data: Data, *, is_synced: bool = True) -> None:
+            if path.name == METADATA:
+                raise StorageError(path, "injected: no space", is_full=True)
+            super().write_atomically(path, data, is_synced=is_synced)
+
+    async with running(manager([tmp_path], FullForNames())) as logs:
+        before = len(open_files)
+        for _ in range(3):
+            with pytest.raises(StorageError):
+                logs.create("t", 0, TOPIC_ID)
+        assert (logs.get("t", 0), len(open_files)) == (None, before)
 
 
 @in_simulated_time
