@@ -10,7 +10,11 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
+from typing import Any, ClassVar, Final, Protocol, TypeVar, get_type_hints
+
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+"""Kafka's LONG: it could not read a greater number that we wrote into ZooKeeper."""
 
 
 class ConfigError(ValueError):
@@ -127,6 +131,8 @@ def parsed(item: Setting, text: str) -> Any:
         raise ConfigError(f"{item.name}={text}: must be at least {item.least:g}")
     if item.most is not None and value is not None and value > item.most:
         raise ConfigError(f"{item.name}={text}: must be at most {item.most:g}")
+    if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
+        raise ConfigError(f"{item.name}={text}: must fit into 64 bits")
     words = value if isinstance(value, tuple) else (value,)
     if item.choices and not set(words) <= set(item.choices):
         raise ConfigError(f"{item.name}={text}: must be one of {', '.join(item.choices)}")

@@ -6,8 +6,12 @@ Source: docs/spec/log.md §8, Kafka 3.9 CleanerConfig.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from barnabas.protocol.settings import setting
+
+THREADS_MAX: Final = 256
+"""Each is a process: a slip of the keyboard, sent to all nodes, must not end them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +21,7 @@ class CleanerSettings:
     is_enabled: bool = setting(
         "log.cleaner.enable", True, "compact topics that ask for it; a coordinator must"
     )
-    threads: int = setting("log.cleaner.threads", 1, "worker processes", least=0)
+    threads: int = setting("log.cleaner.threads", 1, "worker processes", least=0, most=THREADS_MAX)
     backoff_ms: int = setting(
         "log.cleaner.backoff.ms", 15_000, "between two looks when nothing was to be done", least=0
     )
