@@ -80,7 +80,8 @@ class EntryFilter:
         delete_retention_ms: int,
     ) -> None:
         self._now_ms = now_ms
-        self._horizon_ms = now_ms + delete_retention_ms
+        # The greatest timestamp: tombstones that are kept for ever have it.
+        self._horizon_ms = min(now_ms + delete_retention_ms, 2**63 - 1)
         self._newest = newest
         self._transactions = transactions
         self._producers = {producer.producer_id: producer for producer in producers}

@@ -91,6 +91,24 @@ async def test_a_tombstone_stays_until_its_horizon_and_goes_at_the_first_pass_af
     await harness.close()
 
 
+@in_simulated_time
+async def test_tombstones_that_are_kept_for_ever_do_not_keep_a_log_from_being_compacted(
+    tmp_path: Path,
+) -> None:
+    """Their horizon did not fit into a timestamp, and the log was never compacted again."""
+    harness = await CompactionHarness(tmp_path, delete_retention_ms=2**63 - 1).open()
+    harness.put((b"a", b"1"))
+    harness.put((b"a", None), (b"b", b"2"))
+    harness.roll()
+    for _ in range(2):
+        assert await harness.clean()
+        assert [offset for offset in harness.offsets() if offset < 3] == [1, 2]
+        harness.now_ms += 1000 * DAY_MS
+        harness.put((b"z", b"x"))
+        harness.roll()
+    await harness.close()
+
+
 @pytest.mark.parametrize(("dirty", "is_cleaned"), [(50, False), (51, True)])
 def test_a_log_is_cleaned_only_above_the_dirty_ratio(
     tmp_path: Path, dirty: int, is_cleaned: bool
