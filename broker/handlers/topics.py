@@ -126,6 +126,8 @@ class TopicsHandler:
             result = delete_topics.TopicResult(name=topic.name, topic_id=topic.topic_id)
             results.append(result)
             try:
+                if not self._is_controller():  # first: nobody was asked what the peer may know
+                    raise elsewhere()
                 name = self._named(topic)
                 result.name = name
                 result.topic_id = self._cache.snapshot.topic_ids.get(name, bytes(16))
@@ -207,8 +209,6 @@ class TopicsHandler:
 
     async def _refuse_deletion(self, name: str, call: Call, quota: MutationQuota) -> None:
         """Raise Refused where a topic may not be deleted now; else it counts for the quota."""
-        if not self._is_controller():
-            raise elsewhere()
         if is_internal(name) and call.client_id != FORCE_INTERNAL_CLIENT:
             # Kafka deletes it, and with it every offset of every group.
             raise Refused(
