@@ -5,13 +5,18 @@ Source: docs/spec/security.md §2 (S32, S33); KIP-554.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final
 
 from barnabas.client.zookeeper.interface import (
     BadVersion,
+    Create,
+    MultiFailed,
     NodeExists,
+    NoNode,
     PayloadTooLarge,
+    Set,
     ZooKeeper,
     ZooKeeperError,
     read_if_any,
@@ -46,23 +51,31 @@ class ScramCredentials:
             found = await read_if_any(self._zookeeper, path)
             config = _changed(_config(name, found[0] if found else b""), changes)
             data = znodes.EntityConfig(config=config).to_json()
+            note = znodes.ConfigChange(entity_path=user_znodes.user_entity(name)).to_json()
             try:
-                if found is None:
-                    await self._zookeeper.create(path, data, parents=True)
-                else:
-                    await self._zookeeper.set(path, data, found[1].version)
-            except (BadVersion, NodeExists):
+                # Both or none: nodes that no note told of a deletion would let the user in for as
+                # long as they run, and who deletes again is told that there is nothing (91).
+                await self._zookeeper.multi(
+                    Create(path, data) if found is None else Set(path, data, found[1].version),
+                    Create(znodes.CONFIG_CHANGE_PREFIX, note, sequence=True),
+                )
+            except MultiFailed as failed:
+                if isinstance(failed.error, NoNode):
+                    await self._create_parents(path, znodes.CONFIG_CHANGE_PREFIX)
+                elif not isinstance(failed.error, BadVersion | NodeExists):
+                    raise
                 continue
             except PayloadTooLarge:
                 reason = "the settings are more than a znode can hold"
                 raise Refused(ErrorCode.INVALID_REQUEST, reason) from None
-            note = znodes.ConfigChange(entity_path=user_znodes.user_entity(name)).to_json()
-            # Parents, too: the first user may be older than the cluster (S34).
-            await self._zookeeper.create(
-                znodes.CONFIG_CHANGE_PREFIX, note, sequence=True, parents=True
-            )
             return
         raise ZooKeeperError(f"others keep changing {path}")
+
+    async def _create_parents(self, *paths: str) -> None:
+        """The first user may be older than the cluster (S34)."""
+        for path in paths:
+            with contextlib.suppress(NodeExists):
+                await self._zookeeper.create(path.rpartition("/")[0], parents=True)
 
 
 def _changed(config: Mapping[str, str], changes: Changes) -> dict[str, str]:

@@ -151,6 +151,31 @@ async def test_a_removed_credential_is_gone_on_every_node(administration: Admini
     assert administration.caches[0].find(SHA_512, "alice") == ()
 
 
+async def test_a_deletion_whose_answer_was_lost_is_known_on_every_node(
+    administration: Administration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note was lost with the connection, and who asked again was told that all is done."""
+    await administration.alter([upsertion("alice")])
+    await until(lambda: administration.caches[1].of("alice"))
+    session, losses = administration.session, [ConnectionLost("no answer")]
+    for name in ("set", "multi"):
+        change = getattr(session, name)
+
+        async def changed(*arguments: Any, change: Any = change) -> Any:
+            answer = await change(*arguments)
+            if losses:
+                raise losses.pop()
+            return answer
+
+        monkeypatch.setattr(session, name, changed)
+    ((_, code, _),) = await administration.alter(deletions=[deletion("alice")])
+    assert code == ErrorCode.REQUEST_TIMED_OUT
+    ((_, code, _),) = await administration.alter(deletions=[deletion("alice")])
+    assert code == ErrorCode.RESOURCE_NOT_FOUND
+    await until(lambda: not administration.caches[1].of("alice"))
+    await until(lambda: not administration.caches[0].of("alice"))
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "message"),
     [
