@@ -305,7 +305,9 @@ class TransactionalCommits:
             pending.refuse(code)
             return
         for row in pending.rows:
-            row.result.error_code = self._partition_problem(row.partition[0], row.asked)
+            # What was refused stays so: it has no record, and one without a key ends every load.
+            if row.entry is not _NO_ENTRY:
+                row.result.error_code = self._partition_problem(row.partition[0], row.asked)
         rows = [row for row in pending.rows if not row.result.error_code]
         if rows:
             self._write(pending, term, rows, position, guard)

@@ -50,10 +50,11 @@ class Verification:
 
         def enter(code: ErrorCode, transaction: Transaction | None) -> None:
             code = code or identity_problem(transaction, producer_id, producer_epoch)
+            if not code and transaction is not None:
+                code = transaction.rules.verify
             if code or transaction is None:
-                on_results(code, {})
+                on_results(code, {})  # of all, whether they are part of it or not
                 return
-            code = transaction.rules.verify
             known = set(transaction.metadata.partitions)
             missing = ErrorCode.TRANSACTION_ABORTABLE
             on_results(code, {one: missing for one in partitions if one not in known})

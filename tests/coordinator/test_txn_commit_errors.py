@@ -143,6 +143,25 @@ def test_a_node_that_has_not_heard_of_the_topics_asks_for_another_try(
     assert codes_of(harness.txn_commit(1)) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
+def test_a_partition_that_becomes_known_while_others_are_asked_keeps_its_refusal(
+    harness: CoordinatorHarness,
+) -> None:
+    """A record without a key was written for it, which ended every later load of the groups."""
+    harness.topics.are_known = False
+    known = harness.topics.counts.pop("orders")
+    harness.verification.is_held = True
+    asked = harness.txn_commit(42)
+    harness.topics.are_known = True
+    harness.topics.counts["orders"] = known
+    harness.verification.answer()
+    assert codes_of(asked) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    harness.verification.is_held = False
+    assert codes_of(harness.txn_commit(43)) == [NONE]
+    harness.end_transaction()
+    harness.reload()
+    assert harness.committed() == 43
+
+
 def test_an_unknown_partition_and_long_metadata_hold_up_no_other(make_harness: Make) -> None:
     harness = make_harness(metadata_units_max=10)
     request = of_many("g", ("orders", 0, 1), ("orders", 9, 1), ("clicks", 0, 2))

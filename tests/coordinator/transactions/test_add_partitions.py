@@ -314,7 +314,8 @@ def test_nothing_is_vouched_for_while_a_transaction_ends(
     transactions: TransactionsHarness, state: TransactionState
 ) -> None:
     producer = reach(transactions, state)
-    assert only(transactions.verify(producer, {"orders": [0]})) is CONCURRENT
+    asked = transactions.verify(producer, {"orders": [0, 1]})
+    assert codes(asked) == {("orders", 0): CONCURRENT, ("orders", 1): CONCURRENT}
 
 
 @pytest.mark.parametrize("state", [STATE.COMPLETE_COMMIT, STATE.COMPLETE_ABORT])
