@@ -5,9 +5,13 @@ Source: docs/spec/coordinator.md §6.3 (watch callbacks only set a flag; bursts 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from .interface import NoNode, Stat, ZooKeeper
+from .interface import NoNode, Stat, Watch, ZooKeeper
+
+_Found = TypeVar("_Found")
+_Read = Callable[[str, Watch | None], Awaitable[_Found]]
 
 
 class WatchedReads:
@@ -24,42 +28,44 @@ class WatchedReads:
 
     async def data(self, path: str) -> tuple[bytes, Stat] | None:
         """Data of a znode; None when it is not there, and then its creation is watched."""
-        key = ("data", path)
         while True:
-            watch = self._arm(key)
             try:
-                return await self._zookeeper.get(path, watch)
+                return await self._watched("data", path, self._zookeeper.get)
             except NoNode:
-                self._disarm(key, watch)
-            if await self._is_absent(path):
-                return None
+                if await self._is_absent(path):
+                    return None
 
     async def children(self, path: str) -> list[str]:
         """Names of the children; none when the znode is not there, which is watched as well."""
-        key = ("children", path)
         while True:
-            watch = self._arm(key)
             try:
-                return await self._zookeeper.children(path, watch)
+                return await self._watched("children", path, self._zookeeper.children)
             except NoNode:
-                self._disarm(key, watch)
-            if await self._is_absent(path):
-                return []
+                if await self._is_absent(path):
+                    return []
 
     async def _is_absent(self, path: str) -> bool:
-        return await self._zookeeper.exists(path, self._arm(("exists", path))) is None
+        return await self._watched("exists", path, self._zookeeper.exists) is None
 
-    def _arm(self, key: tuple[str, str]) -> Callable[[], None] | None:
+    async def _watched(self, kind: str, path: str, read: _Read[_Found]) -> _Found:
+        """Read, with a watch unless one is set.
+
+        Only a read that succeeds sets one. Whoever counted on the watch of a read that the end of
+        its session failed would never hear of a change again.
+        (``test_what_an_expired_session_could_not_read_is_watched_by_the_next``)
+        """
+        key = (kind, path)
         if key in self._armed:
-            return None
-        self._armed.add(key)
+            return await read(path, None)
+        has_fired = False
 
         def fired() -> None:
+            nonlocal has_fired
+            has_fired = True
             self._armed.discard(key)
             self._changed()
 
-        return fired
-
-    def _disarm(self, key: tuple[str, str], watch: Callable[[], None] | None) -> None:
-        if watch is not None:
-            self._armed.discard(key)
+        found = await read(path, fired)
+        if not has_fired:  # it may fire between the answer and our next turn
+            self._armed.add(key)
+        return found

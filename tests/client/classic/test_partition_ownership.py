@@ -18,6 +18,7 @@ from barnabas.client.classic.partition_ownership import (
 )
 from barnabas.client.classic.topic_filter import TopicFilter
 from barnabas.client.topology import TopicPartition
+from barnabas.client.zookeeper.interface import SessionExpired, Stat, Watch
 from barnabas.client.zookeeper.znode_watches import WatchedReads
 from barnabas.protocol.zookeeper import znodes
 from barnabas.protocol.zookeeper.znodes import (
@@ -206,6 +207,54 @@ async def test_every_change_of_the_group_is_reported_once(ensemble: SimEnsemble)
     assert await changes("/brokers/topics/new", TopicAssignment(partitions={}).to_json()) == 1
     broker = BrokerRegistration(endpoints={"PLAINTEXT": ("h", 2)}, timestamp=1)
     assert await changes("/brokers/ids/2", broker.to_json()) == 1
+
+
+async def test_what_an_expired_session_could_not_read_is_watched_by_the_next(
+    ensemble: SimEnsemble,
+) -> None:
+    session, tools = ensemble.connect(), ensemble.connect()
+    await tools.create("/consumers/g/ids", parents=True)
+    told: list[int] = []
+    reads = WatchedReads(session, lambda: told.append(1))
+    ensemble.end(session.session_id)
+    for read in (reads.children, reads.data):
+        with pytest.raises(SessionExpired):
+            await read("/consumers/g/ids")
+        with pytest.raises(SessionExpired):
+            await read("/consumers/g/none")
+    session.resume()
+
+    assert await reads.children("/consumers/g/ids") == []
+    await tools.create("/consumers/g/ids/g_2")
+    await asyncio.sleep(0.01)
+    assert len(told) == 1
+    assert await reads.data("/consumers/g/none") is None
+    await tools.create("/consumers/g/none")
+    await asyncio.sleep(0.01)
+    assert len(told) == 2
+
+
+async def test_a_watch_that_fires_before_its_read_returns_is_set_again(
+    ensemble: SimEnsemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, tools = ensemble.connect(), ensemble.connect()
+    await tools.create("/consumers/g/ids", parents=True)
+    told: list[int] = []
+    reads = WatchedReads(session, lambda: told.append(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "get", _fires_at_once)
+        await reads.data("/consumers/g/ids")
+    assert len(told) == 1
+    await reads.data("/consumers/g/ids")
+    await tools.set("/consumers/g/ids", b"other")
+    await asyncio.sleep(0.01)
+    assert len(told) == 2
+
+
+async def _fires_at_once(path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+    assert watch is not None
+    watch()
+    return b"", Stat(0, 0, 0, 0, 0, 0)
 
 
 async def test_a_filter_that_nobody_here_can_read_stops_the_rebalance(
