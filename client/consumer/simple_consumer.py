@@ -357,7 +357,9 @@ def _chunk(
 ) -> tuple[Chunk | KafkaError, int]:
     """What came for one partition, and how many bytes more room would have to hold."""
     if result is None:
-        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left out a partition"), 0
+        # It is how a broker throttles (KIP-219): without a session it leaves out no other one.
+        code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        return KafkaError(code, "the broker held its answer back"), 0
     if result.error_code:
         where = f"{topic_partition.topic}-{topic_partition.partition} at offset {offset}"
         return KafkaError(result.error_code, where), 0

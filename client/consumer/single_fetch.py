@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from barnabas.client.cluster import Cluster, TopicPartition
-from barnabas.client.errors import raise_for
+from barnabas.client.errors import KafkaError, raise_for
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch
 from barnabas.protocol.records.walk import Walk
 
@@ -22,7 +23,7 @@ async def fetch_batches(cluster: Cluster, topic_partition: TopicPartition, offse
     Empty at the end of the log. Raises KafkaError.
     """
     request = fetch_request_of(topic_partition, offset, bytes_max=_BYTES_MAX)
-    found = partition_result_of(await cluster.to_leader(topic_partition, request, _codes))
+    found = partition_result_of(await cluster.to_leader(topic_partition, request, codes_of))
     raise_for(found.error_code, f"{topic_partition.topic}-{topic_partition.partition}")
     return bytes(found.records or b"")
 
@@ -56,14 +57,31 @@ def fetch_request_of(
     )
 
 
-def partition_result_of(answer: fetch.FetchResponse) -> fetch.PartitionResult:
-    """What came of such a request; raises KafkaError when the answer as a whole is an error."""
-    raise_for(answer.error_code)
-    return answer.responses[0].partitions[0]
+def codes_of(answer: fetch.FetchResponse) -> Iterable[int]:
+    """The error codes in the answer to such a request, for :meth:`Cluster.to_leader`.
 
-
-def _codes(answer: fetch.FetchResponse) -> Iterable[int]:
+    A broker that throttles answers without any partition, and without an error (KIP-219): that
+    must be asked again, or records that are there would count as none.
+    """
     yield answer.error_code
-    yield from (
-        partition.error_code for topic in answer.responses for partition in topic.partitions
-    )
+    results = _results(answer)
+    yield from (result.error_code for result in results)
+    if not answer.error_code and not results:
+        yield ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def partition_result_of(answer: fetch.FetchResponse) -> fetch.PartitionResult:
+    """What came of such a request.
+
+    Raises KafkaError when the answer as a whole is an error, and THROTTLING_QUOTA_EXCEEDED when it
+    is empty.
+    """
+    raise_for(answer.error_code)
+    results = _results(answer)
+    if not results:
+        raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the broker held its answer back")
+    return results[0]
+
+
+def _results(answer: fetch.FetchResponse) -> list[fetch.PartitionResult]:
+    return [partition for topic in answer.responses for partition in topic.partitions]

@@ -74,6 +74,8 @@ class ScriptedCluster:
         self.coordinator_codes: list[int] = []
         self.committed: dict[TopicPartition, tuple[int, str, int]] = {}
         self.grown = asyncio.Event()
+        self.fetches_throttled = 0.0
+        """So many answers to fetches are held back, as by a quota: KIP-219."""
         self.on_produce: Callable[[int, produce.ProduceRequest], None] = lambda node, request: None
         self.producers = 0
         for number, broker in self.brokers.items():
@@ -161,6 +163,9 @@ class ScriptedCluster:
         self, number: int, request: fetch.FetchRequest, version: int
     ) -> fetch.FetchResponse:
         """What there is at once, else what comes within the time to wait."""
+        if self.fetches_throttled:
+            self.fetches_throttled -= 1
+            return fetch.FetchResponse(throttle_time_ms=1, responses=[])
         answer = self._fetched(number, request)
         if not any(
             partition.error_code or partition.records

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from barnabas.client.cluster import Cluster, TopicPartition
-from barnabas.client.consumer.single_fetch import entries, fetch_request_of, partition_result_of
+from barnabas.client.consumer.single_fetch import (
+    codes_of,
+    entries,
+    fetch_request_of,
+    partition_result_of,
+)
 from barnabas.client.errors import KafkaError
 from barnabas.console.groups.plan import OffsetChange, offset_of
 from barnabas.console.web.records.decoding import decode
@@ -89,7 +94,7 @@ async def _ends(
 async def _records(cluster: Cluster, place: TopicPartition, start: int, end: int) -> list[Record]:
     """Records of this range, as many as one read brings; markers of transactions apart."""
     request = fetch_request_of(place, start, bytes_max=BYTES)
-    answer = await cluster.to_leader(place, request, lambda answer: [answer.error_code])
+    answer = await cluster.to_leader(place, request, codes_of)
     data = bytes(partition_result_of(answer).records or b"")
     return [
         record

@@ -15,7 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from barnabas.client.cluster import Cluster, TopicPartition
-from barnabas.client.consumer.single_fetch import entries, fetch_request_of, partition_result_of
+from barnabas.client.consumer.single_fetch import (
+    codes_of,
+    entries,
+    fetch_request_of,
+    partition_result_of,
+)
 from barnabas.client.errors import KafkaError, raise_for
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.corrupt_records import CorruptRecords
@@ -209,13 +214,7 @@ async def fetched(
 ) -> tuple[list[Record], int]:
     """Records from ``at`` on and below ``limit``, and where the next fetch begins."""
     request = fetch_request_of(place, at, bytes_max=size)
-    answer = await cluster.to_leader(
-        place, request,
-        lambda answer: [answer.error_code,
-                        *(part.error_code for topic in answer.responses
-                          for part in topic.partitions)],
-    )  # fmt: skip
-    result = partition_result_of(answer)
+    result = partition_result_of(await cluster.to_leader(place, request, codes_of))
     raise_for(result.error_code, f"{place.topic}-{place.partition}")
     found: list[Record] = []
     following = at

@@ -75,6 +75,19 @@ async def test_a_fetch_off_the_log_raises_its_code(
     assert failure.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+async def test_an_answer_that_a_quota_held_back_is_a_retriable_error(
+    cluster: ScriptedCluster, consumer: SimpleConsumer
+) -> None:
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].add(b"0")
+    cluster.fetches_throttled = 1
+    with pytest.raises(KafkaError) as failure:
+        await consumer.fetch("t", 0, 0)
+    assert failure.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert failure.value.retriable
+    assert (await consumer.fetch("t", 0, 0)).values() == [b"0"]
+
+
 async def test_corrupt_records_raise_with_partition_and_offset(
     cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:

@@ -453,3 +453,29 @@ async def test_what_compaction_took_before_the_end_of_the_log_is_not_waited_for(
     found = await PartitionReader(cluster, PLACE, options).after(5, 1 << 16)
 
     assert found.next_offset(5) == next_offset
+
+
+class ThrottledOnce(EmptyAnswers):
+    """Its leader holds back what a quota does not allow yet: an answer without any partition."""
+
+    asked = 0
+
+    def forget_leaders(self, _: Any) -> None:
+        """It leads still."""
+
+    async def ask(self, node_id: int, request: fetch.FetchRequest) -> fetch.FetchResponse:
+        self.asked += 1
+        if self.asked == 1:
+            return fetch.FetchResponse(throttle_time_ms=1, responses=[])
+        self._result.records = records_at(5, 3)
+        return await super().ask(node_id, request)
+
+
+async def test_what_a_quota_held_back_is_asked_for_again() -> None:
+    cluster: Any = ThrottledOnce(high_watermark=20, last_stable_offset=20)
+
+    found = await PartitionReader(cluster, PLACE, topic_options(SERVERS, is_stream=False)).after(
+        5, 1 << 16
+    )
+
+    assert (cluster.asked, found.next_offset(5)) == (2, 8)
