@@ -15,7 +15,6 @@ from barnabas.client.background import Signal
 from barnabas.client.consumer.consumed_records import Chunk, ConsumedRecord
 from barnabas.client.errors import DecodingFailed, OffsetOutOfRange
 from barnabas.client.topology import TopicPartition
-from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 
 class ConsumerTimeout(Exception):  # noqa: N818 - named as Kafka names it
@@ -43,6 +42,9 @@ class ChunkSource(Protocol):
         """The next chunk of these partitions; None when time is up or :meth:`wake` was called."""
         ...
 
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Fetch no more of these; what is ready is dropped."""
+
     def wake(self) -> None:
         """Have every take that waits return."""
 
@@ -56,7 +58,8 @@ class KafkaStream:
 
     An async iterator for one task at a time; it ends when the connector shuts down. Raises
     ConsumerTimeout, OffsetOutOfRange when ``auto.offset.reset`` is none, and KafkaError for a
-    partition that cannot be read; the other partitions go on with the next call.
+    partition that cannot be read; the other partitions go on with the next call. One that cannot be
+    decoded (DecodingFailed) is read no further and committed no further.
     """
 
     def __init__(self, thread_id: str, timeout_s: float | None, reset: Reset) -> None:
@@ -66,6 +69,8 @@ class KafkaStream:
         self._reset = reset
         self._source: ChunkSource | None = None
         self._positions: dict[TopicPartition, StreamPosition] = {}
+        self._unreadable: dict[TopicPartition, StreamPosition] = {}
+        """Still ours, and read no further: their next records cannot be decoded."""
         self._changed = Signal()
         self._is_over = False
         self._reading: StreamPosition | None = None
@@ -122,9 +127,10 @@ class KafkaStream:
     def remove_partitions(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Read these no more: nothing else of them is handed out."""
         for topic_partition in topic_partitions:
-            position = self._positions.pop(topic_partition, None)
-            if position is not None:
-                position.is_ours = False
+            for positions in (self._positions, self._unreadable):
+                position = positions.pop(topic_partition, None)
+                if position is not None:
+                    position.is_ours = False
         self._wake()
 
     def fail(self, failure: Exception) -> None:
@@ -134,7 +140,7 @@ class KafkaStream:
 
     def end(self) -> None:
         """Hand out nothing more; whoever waits is told the end."""
-        self.remove_partitions(list(self._positions))
+        self.remove_partitions([*self._positions, *self._unreadable])
         self._is_over = True
         self._wake()
 
@@ -151,6 +157,13 @@ class KafkaStream:
                 raise ConsumerTimeout(f"no message within {self._timeout_s:g} s")
             await self._refill(left_s)
         return record
+
+    def _stop(self, position: StreamPosition) -> None:
+        """Read no further: a commit behind records that nobody was handed would skip them."""
+        assert self._source is not None, "a chunk from nowhere"
+        topic_partition = position.topic_partition
+        self._unreadable[topic_partition] = self._positions.pop(topic_partition)
+        self._source.remove([topic_partition])
 
     def _wake(self) -> None:
         self._changed.notify()
@@ -189,11 +202,9 @@ class KafkaStream:
             return
         try:
             self._records.extend(chunk.records())
-        except CorruptRecords as error:
-            del self._positions[chunk.topic_partition]  # still ours, and never read beyond this
-            raise DecodingFailed(
-                *chunk.topic_partition, position.consumed or 0, str(error)
-            ) from error
+        except DecodingFailed:
+            self._stop(position)
+            raise
         self._reading = position
         self._next_offset = chunk.next_offset
         if not self._records:  # nothing in it was for readers
