@@ -243,6 +243,7 @@ class ConsumerConnector:
             f"{self.consumer_id}-{number}",
             None if timeout_ms < 0 else timeout_ms / 1000,
             self._fetchers.reset,
+            self.config.refresh_leader_backoff_ms / 1000,
         )
 
     async def _join(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import Protocol, Self
 
 from barnabas.client.background import Signal
@@ -53,6 +54,15 @@ Reset = Callable[[StreamPosition, OffsetOutOfRange], Awaitable[None]]
 """Puts a position that left its log where the policy says; raises what it was given if nowhere."""
 
 
+@dataclass(slots=True)
+class _OffTheLog:
+    """A position that is not in the log, and when it may be reset, on the loop's clock."""
+
+    position: StreamPosition
+    error: OffsetOutOfRange
+    retry_at: float = 0.0
+
+
 class KafkaStream:
     """Messages of the partitions that one thread of a consumer owns, in order within each.
 
@@ -62,11 +72,21 @@ class KafkaStream:
     decoded (DecodingFailed) is read no further and committed no further.
     """
 
-    def __init__(self, thread_id: str, timeout_s: float | None, reset: Reset) -> None:
+    def __init__(
+        self,
+        thread_id: str,
+        timeout_s: float | None,
+        reset: Reset,
+        reset_backoff_s: float = 0.0,
+    ) -> None:
+        """``reset_backoff_s`` passes before a reset that failed is tried again."""
         self.thread_id = thread_id
         """What this stream is called in the owners of its partitions."""
         self._timeout_s = timeout_s
         self._reset = reset
+        self._reset_backoff_s = reset_backoff_s
+        self._off_the_log: dict[TopicPartition, _OffTheLog] = {}
+        """To be reset: what fetches tells it once, and reads nothing of them before."""
         self._source: ChunkSource | None = None
         self._positions: dict[TopicPartition, StreamPosition] = {}
         self._unreadable: dict[TopicPartition, StreamPosition] = {}
@@ -158,6 +178,27 @@ class KafkaStream:
             await self._refill(left_s)
         return record
 
+    async def _reset_due(self) -> float | None:
+        """Reset what is due; the seconds until the next is, None when none is left.
+
+        One that fails or is cancelled stays to be reset, or its partition would never be read
+        again. It is put off first, so that the other partitions are read meanwhile.
+        """
+        now = asyncio.get_running_loop().time
+        for topic_partition, off in list(self._off_the_log.items()):
+            if self._positions.get(topic_partition) is off.position:
+                if off.retry_at > now():
+                    continue
+                off.retry_at = now() + self._reset_backoff_s
+                try:
+                    await self._reset(off.position, off.error)
+                except OffsetOutOfRange:  # told once: there is nowhere to go on
+                    self._off_the_log.pop(topic_partition)
+                    raise
+            self._off_the_log.pop(topic_partition)
+        times = [off.retry_at for off in self._off_the_log.values()]
+        return max(0.0, min(times) - now()) if times else None
+
     def _stop(self, position: StreamPosition) -> None:
         """Read no further: a commit behind records that nobody was handed would skip them."""
         assert self._source is not None, "a chunk from nowhere"
@@ -188,12 +229,16 @@ class KafkaStream:
         if self._source is None or not self._positions:
             await self._changed.wait(timeout_s)
             return
+        due_s = await self._reset_due()
+        if due_s is not None:
+            timeout_s = due_s if timeout_s is None else min(due_s, timeout_s)
         try:
             chunk = await self._source.take(self._positions, timeout_s=timeout_s)
         except OffsetOutOfRange as error:
-            position = self._positions.get(TopicPartition(error.topic, error.partition))
+            topic_partition = TopicPartition(error.topic, error.partition)
+            position = self._positions.get(topic_partition)
             if position is not None:
-                await self._reset(position, error)
+                self._off_the_log[topic_partition] = _OffTheLog(position, error)
             return
         if chunk is None:
             return

@@ -5,6 +5,7 @@ Source: docs/spec/coordinator.md §6.6 and §6.7.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Collection, Iterable
 
@@ -13,7 +14,7 @@ import pytest
 from barnabas.client.classic.kafka_stream import KafkaStream, StreamPosition
 from barnabas.client.consumer.consumed_records import Chunk
 from barnabas.client.consumer.fetched_batches import BatchBytes, find_batches
-from barnabas.client.errors import DecodingFailed, OffsetOutOfRange
+from barnabas.client.errors import DecodingFailed, Disconnected, OffsetOutOfRange
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.record import Record
@@ -84,3 +85,89 @@ async def test_a_partition_that_could_not_be_decoded_is_ours_until_it_is_given_u
         await anext(stream)
     stream.remove_partitions([A])
     assert not position.is_ours
+
+
+class Resets:
+    """Resets positions to 7, unless told to fail or to wait."""
+
+    def __init__(self, source: Chunks, *failures: Exception) -> None:
+        self.failures = deque(failures)
+        self.asked = 0
+        self.begun = asyncio.Event()
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+        self._source = source
+
+    async def reset(self, position: StreamPosition, error: OffsetOutOfRange) -> None:
+        self.asked += 1
+        self.begun.set()
+        await self.may_go_on.wait()
+        if self.failures:
+            raise self.failures.popleft()
+        if position.is_ours:
+            self._source.ready.append(a_chunk(position.topic_partition, 7))
+
+
+async def test_a_reset_that_failed_is_made_again() -> None:
+    source = Chunks(OffsetOutOfRange(*A, 5))
+    resets = Resets(source, Disconnected("no leader"))
+    stream = KafkaStream("c-0", None, resets.reset)
+    stream.add_partitions(source, [StreamPosition(A, 5)])
+
+    with pytest.raises(Disconnected):
+        await anext(stream)
+    assert (await anext(stream)).offset == 7
+    assert resets.asked == 2
+
+
+async def test_a_reset_that_was_cancelled_is_made_again() -> None:
+    source = Chunks(OffsetOutOfRange(*A, 5))
+    resets = Resets(source)
+    resets.may_go_on.clear()
+    stream = KafkaStream("c-0", None, resets.reset)
+    stream.add_partitions(source, [StreamPosition(A, 5)])
+
+    reading = asyncio.ensure_future(anext(stream))
+    await resets.begun.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    resets.may_go_on.set()
+    assert (await anext(stream)).offset == 7
+
+
+async def test_other_partitions_are_read_while_a_reset_fails() -> None:
+    source = Chunks(OffsetOutOfRange(*A, 5), a_chunk(B, 0), a_chunk(B, 1))
+    resets = Resets(source, Disconnected("no leader"))
+    stream = KafkaStream("c-0", None, resets.reset, reset_backoff_s=3_600)
+    stream.add_partitions(source, [StreamPosition(A, 5), StreamPosition(B, 0)])
+
+    with pytest.raises(Disconnected):
+        await anext(stream)
+    assert [(await anext(stream)).offset for _ in range(2)] == [0, 1]
+    assert resets.asked == 1
+
+
+async def test_without_a_policy_an_offset_off_the_log_is_told_once() -> None:
+    source = Chunks(OffsetOutOfRange(*A, 5), a_chunk(B, 0), a_chunk(B, 1))
+    resets = Resets(source, OffsetOutOfRange(*A, 5))
+    stream = KafkaStream("c-0", None, resets.reset)
+    stream.add_partitions(source, [StreamPosition(A, 5), StreamPosition(B, 0)])
+
+    with pytest.raises(OffsetOutOfRange):
+        await anext(stream)
+    assert [(await anext(stream)).offset for _ in range(2)] == [0, 1]
+    assert resets.asked == 1
+
+
+async def test_a_partition_that_was_given_up_is_not_reset_any_more() -> None:
+    source = Chunks(OffsetOutOfRange(*A, 5), a_chunk(B, 0))
+    resets = Resets(source, Disconnected("no leader"))
+    stream = KafkaStream("c-0", None, resets.reset)
+    stream.add_partitions(source, [StreamPosition(A, 5), StreamPosition(B, 0)])
+
+    with pytest.raises(Disconnected):
+        await anext(stream)
+    stream.remove_partitions([A])
+    assert (await anext(stream)).offset == 0
+    assert resets.asked == 1
