@@ -141,13 +141,14 @@ class ClassicMember:
 
     async def leave(self, *, commit: bool) -> None:
         """Give everything up; never raises. The end of the session tells the others."""
-        async with self._lock:
-            self._zookeeper.on_state.remove(self._session_changed)
-            try:
+        try:
+            async with self._lock:
                 if commit:
                     await self._commit(list(self._positions), self._retry_for_ms)
-            except (KafkaError, ZooKeeperError) as error:
-                log.warning("could not commit at the end consumer=%s: %s", self._consumer_id, error)
+        except (KafkaError, ZooKeeperError) as error:
+            log.warning("could not commit at the end consumer=%s: %s", self._consumer_id, error)
+        finally:  # also when we are cancelled
+            self._zookeeper.on_state.remove(self._session_changed)
             self._forget_ownership()
 
     @property

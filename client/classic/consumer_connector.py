@@ -11,6 +11,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -174,20 +175,26 @@ class ConsumerConnector:
             raise KafkaError(code, f"offset of {topic}-{partition} was not stored")
 
     async def shutdown(self) -> None:
-        """Commit if that is automatic, end every stream, leave the group. Never raises."""
+        """Commit if that is automatic, end every stream, leave the group. Never raises.
+
+        When it is cancelled, the rest is closed all the same: a session that lived on would keep
+        our partitions from the other members.
+        """
         if self._is_shut_down:
             return
         self._is_shut_down = True
-        await self._tasks.close()
-        for stream in self._streams:
-            stream.end()
-        if self._member is not None:
-            await self._member.leave(commit=self.config.auto_commit_enable)
-        await self._fetchers.close()
-        if self._store is not None:
-            await self._store.close()
-        if self._session is not None:
-            await self._session.close()
+        async with AsyncExitStack() as closing:  # the last one first
+            if self._session is not None:
+                closing.push_async_callback(self._session.close)
+            if self._store is not None:
+                closing.push_async_callback(self._store.close)
+            closing.push_async_callback(self._fetchers.close)
+            if self._member is not None:
+                is_automatic = self.config.auto_commit_enable
+                closing.push_async_callback(self._member.leave, commit=is_automatic)
+            for stream in self._streams:
+                closing.callback(stream.end)
+            await self._tasks.close()
 
     async def __aenter__(self) -> Self:
         """Connect."""

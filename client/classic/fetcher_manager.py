@@ -118,7 +118,9 @@ class ConsumerFetcherManager:
 
     async def close(self) -> None:
         """Stop, and close the connections."""
-        if self._fetcher is not None:
-            await self._fetcher.close()
-        if self._cluster is not None:
-            await self._cluster.close()
+        try:
+            if self._fetcher is not None:
+                await self._fetcher.close()
+        finally:
+            if self._cluster is not None:
+                await self._cluster.close()

@@ -255,8 +255,10 @@ class DualCommitStore:
 
     async def close(self) -> None:
         """Close both."""
-        await self._first.close()
-        await self._second.close()
+        try:
+            await self._first.close()
+        finally:
+            await self._second.close()
 
 
 async def _write_larger_offsets(store: OffsetStore, behind: Offsets) -> None:
