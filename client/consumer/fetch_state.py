@@ -119,11 +119,19 @@ class TopicPartitionState:
         self.position_epoch = chunk.leader_epoch
         return chunk
 
-    def accept(self, result: fetch.PartitionResult, config: FetchConfig, is_alone: bool) -> Remedy:
-        """Take in an answer without error; WAIT when it must be asked again, more generously.
+    def accept(
+        self,
+        result: fetch.PartitionResult,
+        config: FetchConfig,
+        *,
+        is_alone: bool,
+        gives_a_batch: bool,
+    ) -> bool:
+        """Take in an answer without error; False when it is empty although the end is further on.
 
         ``is_alone``: no other partition of that answer had data, so that lack of room is no
-        excuse for an empty one.
+        excuse for an empty one. ``gives_a_batch``: the broker gives a batch then, however large
+        it is (KIP-74).
         """
         assert self.fetch_offset is not None, "asked without an offset"
         buffer = result.records or b""
@@ -134,16 +142,20 @@ class TopicPartitionState:
             )
         except CorruptRecords as bad:
             self.stop(DecodingFailed(*self.topic_partition, self.fetch_offset, bad.message))
-            return Remedy.GIVE_UP
-        # An empty answer below the end means a batch larger than what was asked for, unless another
-        # partition took the room of the answer (a broker of before KIP-74 returns no oversized
-        # batch at all): ask for more, or this partition never moves.
+            return True
+        # An empty answer below the end, unless another partition took the room of the answer, means
+        # a batch larger than what was asked for where a broker of before KIP-74 returns none: ask
+        # for more, or this partition never moves. Of a later broker it means that compaction took
+        # all there was, and perhaps that remote storage is slow (KIP-405). So the offset stays: to
+        # go on at the end might skip records.
         end = result.last_stable_offset if config.read_committed else result.high_watermark
+        is_short = not len(buffer) and is_alone and end > self.fetch_offset
         needed = found.bytes_needed
-        if not len(buffer) and is_alone and end > self.fetch_offset:
+        if is_short and not gives_a_batch:
             needed = self.bytes_max + 1
         if needed:
-            return self._grow(needed, config)
+            self._grow(needed, config)
+            return True
         self.is_eager = len(buffer) > 0
         self.fetch_offset = found.next_offset
         if found.source is not None:
@@ -158,7 +170,7 @@ class TopicPartitionState:
             self.queue.append(chunk)
         elif not self.queue and found.next_offset != self.position:
             self.position, self.position_epoch = found.next_offset, found.leader_epoch
-        return Remedy.GIVE_UP
+        return not is_short
 
     def refuse(self, code: int, config: FetchConfig) -> Remedy:
         """Take in an answer with an error, and say what to do about it."""
@@ -180,7 +192,7 @@ class TopicPartitionState:
             self.stop(KafkaError(error, f"{topic}-{partition} at offset {self.fetch_offset}"))
         return remedy
 
-    def _grow(self, needed: int, config: FetchConfig) -> Remedy:
+    def _grow(self, needed: int, config: FetchConfig) -> None:
         """Ask for more: a single batch is larger than what was asked for.
 
         Bounded by ``fetch.growth.max.bytes``: a corrupt length would have us ask for gigabytes.
@@ -194,10 +206,9 @@ class TopicPartitionState:
                     f"fetch.growth.max.bytes={config.partition_max_bytes_limit}",
                 )
             )
-            return Remedy.GIVE_UP
+            return
         wanted = max(needed, _GROWTH * self.bytes_max)
         self.bytes_max = min(wanted, config.partition_max_bytes_limit)
-        return Remedy.WAIT
 
 
 def fetch_request(

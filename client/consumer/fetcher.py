@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from barnabas.client.background import BackgroundTasks, Signal
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster import Cluster, version_for
 from barnabas.client.errors import KafkaError, OffsetOutOfRange
 from barnabas.client.group_metadata import CommittedOffset
 from barnabas.client.retry import Remedy, may_succeed_later
@@ -48,6 +48,8 @@ CHANNEL: Final = "fetch"
 """A connection of its own: commits and heartbeats must not wait behind a fetch."""
 _LEADERS_AGE_S: Final = 1.0
 """How often leaders are looked at without a failure: others share the cluster and learn them."""
+_BATCH_SINCE: Final = 3
+"""The version of Fetch from which on a batch comes whole, however little was asked for (KIP-74)."""
 EXPRESS: Final = "fetch at once"
 """Used while the other waits for data: for what was moved, or has room again."""
 
@@ -477,7 +479,9 @@ class Fetcher:
         request = fetch_request(chosen, self.config, epoch_of, wait_ms)
         bound_ms = self._cluster.config.request_timeout_ms + wait_ms
         try:
-            answer = await self._cluster.ask(leader, request, channel=channel, timeout_ms=bound_ms)
+            connection = await self._cluster.connection_to(leader, channel)
+            version = version_for(connection, fetch.FetchRequest)
+            answer = await connection.request(request, version, bound_ms)
             if answer.error_code:
                 raise KafkaError(answer.error_code)
         except KafkaError as error:
@@ -488,7 +492,7 @@ class Fetcher:
                 else:
                     self._stop(state, error)
         else:
-            self._accept(answer, seek_ids)
+            self._accept(answer, seek_ids, version)
         finally:
             # One that was sought may be in another request already, and that has to mark its end.
             for state in self._not_sought_since(seek_ids):
@@ -498,7 +502,9 @@ class Fetcher:
             self._wake_leaders_of(seek_ids)
             self._arrived.notify()
 
-    def _accept(self, answer: fetch.FetchResponse, seek_ids: Mapping[TopicPartition, int]) -> None:
+    def _accept(
+        self, answer: fetch.FetchResponse, seek_ids: Mapping[TopicPartition, int], version: int
+    ) -> None:
         """Take in what came of each partition, and have those with records named last next time.
 
         A broker fills an answer in the order of the request, up to ``fetch.max.bytes``: a busy
@@ -516,8 +522,16 @@ class Fetcher:
                 if partition.error_code:
                     self._retry(state, state.refuse(partition.error_code, self.config))
                 else:
-                    # No back-off for WAIT: what needs more room asks for it in the next request.
-                    state.accept(partition, self.config, is_alone=not filled)
+                    # Asked again at once, some brokers would answer an empty one at once, too.
+                    # What needs more room asks for it in the next request.
+                    is_fine = state.accept(
+                        partition,
+                        self.config,
+                        is_alone=not filled,
+                        gives_a_batch=version >= _BATCH_SINCE,
+                    )
+                    if not is_fine:
+                        self._retry(state, Remedy.WAIT)
                 if state.queue:
                     self._ready.setdefault(topic_partition)
                 if state.failure is not None:

@@ -189,6 +189,60 @@ async def test_a_message_beyond_every_buffer_stops_the_partition(
         assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
+async def test_where_compaction_left_nothing_the_next_record_is_waited_for(
+    brokers: ScriptedCluster, cluster: Cluster
+) -> None:
+    (place,) = brokers.topic("t")
+    log = brokers.logs[place]
+    log.end = 5  # and no batch below it
+    serve, asked = brokers.brokers[1].answers[ApiKey.FETCH], Counter[str]()
+
+    def answer(request: Any, version: int) -> Any:
+        asked["fetch"] += 1
+        if asked["fetch"] == 8:
+            log.add(b"v")
+        return serve(request, version)
+
+    broker = brokers.brokers[1]
+    broker.answers = {**broker.answers, ApiKey.FETCH: answer}
+    small = FetchConfig(
+        max_wait_ms=1,
+        partition_max_bytes=100,
+        partition_max_bytes_limit=1_000,
+        refresh_leader_backoff_ms=1,
+    )
+    async with Fetcher(cluster, small) as fetcher:
+        fetcher.add({place: 0})
+        assert await values(fetcher, 1) == [b"v"]
+        assert fetcher.position(place) == 6
+    sizes = {
+        partition.partition_max_bytes
+        for request in brokers.asked(ApiKey.FETCH)
+        for partition in request.topics[0].partitions
+    }
+    assert sizes == {100}
+
+
+async def test_a_broker_of_before_kip_74_is_asked_for_more_when_it_gives_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scripted_cluster(1, ranges={ApiKey.FETCH: (0, 2)}) as brokers:
+        (place,) = brokers.topic("t")
+        log = brokers.logs[place]
+        log.add(b"x" * 10_000)
+        (stored,) = log.batches
+        monkeypatch.setattr(
+            log, "read", lambda offset, most: stored if len(stored) <= most else b""
+        )
+        small = FetchConfig(max_wait_ms=1, partition_max_bytes=100)
+        async with (
+            Cluster(brokers.bootstrap, CLIENT) as cluster,
+            Fetcher(cluster, small) as fetcher,
+        ):
+            fetcher.add({place: 0})
+            assert await values(fetcher, 1) == [b"x" * 10_000]
+
+
 async def test_corrupt_records_are_reported_with_partition_and_offset(
     brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
@@ -437,7 +491,7 @@ def test_each_leader_is_asked_for_what_it_leads_in_the_order_of_all(
             )
             topic = fetch.TopicResult(topic=place.topic, partitions=[result])
             seek_ids = {one: state.seek_id for one, state in fetcher._states.items()}
-            fetcher._accept(fetch.FetchResponse(responses=[topic]), seek_ids)
+            fetcher._accept(fetch.FetchResponse(responses=[topic]), seek_ids, 12)
         if looks:
             leaders = cluster.topology.leaders
             for node in (1, 2):
