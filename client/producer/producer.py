@@ -209,7 +209,7 @@ class Producer:
         """Whether :meth:`send_soon` takes another record now."""
         if self._queue is not None:
             return not self._queue.is_full
-        return self._has_buffer_room(self._started())
+        return self._started().has_room() and not (self._unrouted and self._holds_its_most())
 
     async def room(self) -> None:
         """Return when there is room for a record."""
@@ -217,7 +217,7 @@ class Producer:
             await self._queue.room()
         accumulator = self._started()
         assert self._sender is not None, "started without a sender"
-        while not self._has_buffer_room(accumulator):
+        while not accumulator.has_room() or (self._unrouted and self._holds_its_most()):
             await self._sender.memory_freed.wait()
 
     async def flush(self) -> None:
@@ -374,11 +374,10 @@ class Producer:
         assert self._waiting is not None, "use the producer in `async with`, or start it"
         return self._waiting.send(item)
 
-    def _has_buffer_room(self, accumulator: RecordAccumulator) -> bool:
-        if not accumulator.has_room():
-            return False
-        held_max = self.config.queue_size
-        return not self._unrouted or all(len(one) < held_max for one in self._unrouted.values())
+    def _holds_its_most(self) -> bool:
+        """Whether some topic whose partitions are not known yet can have no more records held."""
+        most = self.config.queue_size
+        return any(len(items) >= most for items in self._unrouted.values())
 
     def _started(self) -> RecordAccumulator:
         if self._is_closed:
