@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from barnabas.client.background import BackgroundTasks, Signal
@@ -123,7 +123,6 @@ class ProducerQueue:
         """How many items wait to be queued."""
         self._is_closing = False
         self._is_busy = False
-        self._failure: Exception | None = None
         self._tasks = BackgroundTasks(self._fail)
         self._loop = asyncio.get_running_loop()
         self._running = self._tasks.spawn(self._run(), "producer queue")
@@ -142,7 +141,6 @@ class ProducerQueue:
                 left_s = None if deadline is None else deadline - self._loop.time()
                 if not await self._room.wait(left_s):
                     self._refuse(item)
-            self._check_works()
             self._append(item)
         finally:
             self._waiting -= 1
@@ -154,7 +152,6 @@ class ProducerQueue:
     def put_soon(self, item: Item) -> Delivery:
         """Queue one item; raises QueueFull when there is no room now."""
         item, delivery = self._prepared(item)
-        self._check_works()
         if self.is_full:
             self._refuse(item)
         self._append(item)
@@ -193,10 +190,6 @@ class ProducerQueue:
     def _prepared(self, item: Item) -> tuple[Item, Delivery]:
         delivery = item.delivery or Delivery()
         return self._callbacks.before_enqueue(item._replace(delivery=delivery)), delivery
-
-    def _check_works(self) -> None:
-        if self._failure is not None:
-            raise self._failure
 
     def _append(self, item: Item) -> None:
         self._items.append(item)
@@ -261,19 +254,15 @@ class ProducerQueue:
 
     def _fail(self, error: BaseException) -> None:
         """A callback raised: nothing can be handed over any more."""
-        self._failure = reason = (
-            error if isinstance(error, Exception) else RuntimeError(repr(error))
-        )
+        reason = error if isinstance(error, Exception) else RuntimeError(repr(error))
         self._is_busy = False
-        while self._items:
-            delivery = self._items.popleft().delivery
-            if delivery is not None:
-                delivery.refuse(reason)
+        _refuse_all(self._items, reason)
+        self._items.clear()
         self._room.notify()
         self._idle.notify()
 
 
-def _refuse_all(items: Sequence[Item], reason: Exception) -> None:
+def _refuse_all(items: Iterable[Item], reason: Exception) -> None:
     """Those that the producer did not take."""
     for item in items:
         if item.delivery is not None and not item.delivery.is_accepted:
