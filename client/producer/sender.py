@@ -26,6 +26,7 @@ Source: docs/spec/coordinator.md §1.9 and §7.4; docs/spec/log.md §7 (sequence
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Sequence
@@ -138,23 +139,23 @@ class Sender:
                 if not may_succeed_later(error):
                     log.error("cannot produce reason=%s", error)
                     self._give_up_all(error)
-                # Not a wait for news: records that come meanwhile would make this loop spin
-                # against a cluster that is down.
-                await asyncio.sleep(self._config.retry_backoff_ms / 1000)
-                continue
             except Exception as error:
                 # A task that ended here would leave the next record waiting for ever.
                 log.exception("the producer failed")
                 self._fail(error)
-                await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+            else:
+                await self._news_within(pause_s)
                 continue
-            if self._wakeup.is_set():
-                continue
-            try:
-                async with asyncio.timeout(pause_s):
-                    await self._wakeup.wait()
-            except TimeoutError:
-                pass
+            # Not a wait for news: records that come meanwhile would make this loop spin against a
+            # cluster that is down.
+            await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+
+    async def _news_within(self, pause_s: float | None) -> None:
+        if self._wakeup.is_set():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._wakeup.wait()
 
     async def _dispatch(self, now: float) -> float | None:
         """Send what is ready; seconds until something else may be, None until :meth:`wake`."""
