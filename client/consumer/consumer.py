@@ -6,7 +6,7 @@ Source: docs/spec/coordinator.md §1.9 and §5; docs/spec/users.md §6.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -284,15 +284,7 @@ class Consumer:
         After the first records came it waits up to ``gather_s`` for the batch to be full. Asking
         tells that the last batch is done with.
         """
-        deadline: float | None = None
-
-        def left_s() -> float:
-            nonlocal deadline
-            now = asyncio.get_running_loop().time()
-            deadline = now + gather_s if deadline is None else deadline
-            return max(0.0, deadline - now)
-
-        return await self._hand_out(max_records, timeout_s, left_s)
+        return await self._hand_out(max_records, timeout_s, gather_s)
 
     async def to_arrow(self, max_records: int, *, timeout_s: float = TIMEOUT_S) -> pyarrow.Table:
         """The next records as a pyarrow table, fewer when none comes for ``timeout_s``."""
@@ -457,21 +449,21 @@ class Consumer:
     async def _records(self, max_records: int, timeout_s: float) -> list[ConsumedRecord]:
         if max_records < 1:
             return []
-        batch = await self._hand_out(max_records, timeout_s, lambda: timeout_s, decoded=True)
+        batch = await self._hand_out(max_records, timeout_s, timeout_s, for_frame=True)
         return [] if batch is None else batch.records()
 
     async def _hand_out(
         self,
         max_records: int,
         timeout_s: float | None,
-        more_s: Callable[[], float],
+        gather_s: float,
         *,
-        decoded: bool = False,
+        for_frame: bool = False,
     ) -> Batch | None:
-        """Up to ``max_records``, None without any; ``more_s`` says how long to wait for more."""
+        """Up to ``max_records``, None without any; see :meth:`_gather`."""
         while True:
             await self._ask()
-            gathered = await self._gather(max_records, timeout_s, more_s, decoded=decoded)
+            gathered = await self._gather(max_records, timeout_s, gather_s, for_frame=for_frame)
             if not gathered:
                 return None
             if chunks := self._still_ours(gathered):
@@ -483,30 +475,34 @@ class Consumer:
         self,
         max_records: int,
         timeout_s: float | None,
-        more_s: Callable[[], float],
+        gather_s: float,
         *,
-        decoded: bool,
+        for_frame: bool,
     ) -> list[Chunk]:
-        """Take chunks, which the application does not have yet.
+        """Take chunks, which the application does not have yet, until ``gather_s`` after the first.
 
+        For a frame they are decoded, and more is waited for until none came for ``gather_s``.
         They are kept for the next call when something is raised: a partition that failed, or a
         caller that gave up, would take the records of others along otherwise.
         """
+        clock = asyncio.get_running_loop().time
         chunks: list[Chunk] = []
         count = 0
         try:
             chunk = await self._take(timeout_s)
+            deadline = clock() + gather_s
             while chunk is not None:
                 chunks.append(chunk)
                 chunks[-1], rest = chunk.split(max_records - count)
                 if rest is not None:
                     self._subscription.pending.appendleft(rest)
-                if decoded:
+                if for_frame:
                     chunks[-1].records()
+                    deadline = clock() + gather_s
                 count += len(chunks[-1])
                 if count >= max_records:
                     break
-                chunk = await self._take(more_s())
+                chunk = await self._take(max(0.0, deadline - clock()))
         except BaseException:
             self._subscription.put_back(filter(self._fetcher.is_current, chunks))
             raise
