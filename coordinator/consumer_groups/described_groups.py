@@ -56,7 +56,8 @@ class ConsumerGroupDescriptions:
         self._catalog = catalog
         self._config = config
         self._scheduler = scheduler
-        self._waiting = _Waiting()
+        self.waiting_size = 0
+        """Members and partitions of the descriptions that wait outside of the queue."""
 
     def describe(
         self,
@@ -82,7 +83,7 @@ class ConsumerGroupDescriptions:
             respond(ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups))
 
         def begin(end: Callable[[], None]) -> None:
-            description = _Description(len(names), end, self._waiting, answer)
+            description = _Description(self, len(names), end, answer)
             self._scheduler.run(names, lambda name: self._describe(name, description))
 
         self._scheduler.one_at_a_time(begin)
@@ -174,15 +175,6 @@ class ConsumerGroupDescriptions:
         )
 
 
-class _Waiting:
-    """How much they are at present."""
-
-    __slots__ = ("size",)
-
-    def __init__(self) -> None:
-        self.size = 0
-
-
 class _Description:
     """The groups of one request: in the queue while they are filled, and not while they wait.
 
@@ -192,6 +184,7 @@ class _Description:
     """
 
     __slots__ = (
+        "_all",
         "_answer",
         "_end",
         "_found",
@@ -199,20 +192,19 @@ class _Description:
         "_size",
         "_unfilled",
         "_untold",
-        "_waiting",
     )
 
     def __init__(
         self,
+        descriptions: ConsumerGroupDescriptions,
         count: int,
         end: Callable[[], None],
-        waiting: _Waiting,
         answer: Callable[[Mapping[str, DescribedGroup]], None],
     ) -> None:
         """``end`` gives the place in the queue back; ``answer`` is called when all are told."""
+        self._all = descriptions
         self._unfilled = self._untold = count
         self._end = end
-        self._waiting = waiting
         self._answer = answer
         self._found: dict[str, DescribedGroup] = {}
         self._is_queued = True
@@ -222,10 +214,10 @@ class _Description:
         """One more group needs no turn any more; it may be told already."""
         self._unfilled -= 1
         self._size += size
-        may_wait = self._waiting.size + self._size <= WAITING_MAX
+        may_wait = self._all.waiting_size + self._size <= WAITING_MAX
         if self._untold and not self._unfilled and may_wait:
             self._is_queued = False
-            self._waiting.size += self._size
+            self._all.waiting_size += self._size
             self._end()
 
     def tell(self, name: str, group: DescribedGroup) -> None:
@@ -237,7 +229,7 @@ class _Description:
         if self._is_queued:
             self._end()
         else:
-            self._waiting.size -= self._size
+            self._all.waiting_size -= self._size
         self._answer(self._found)
 
 
