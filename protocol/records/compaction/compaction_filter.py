@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from barnabas.protocol.log_files.aborted_transactions import AbortedTransaction
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.header import CONTROL, DELETE_HORIZON, Header
+from barnabas.protocol.records.header import CONTROL, DELETE_HORIZON, INT64_MAX, Header
 from barnabas.protocol.records.walk import Entry
 
 from .cleaned_transactions import CleanedTransactions
@@ -81,7 +81,7 @@ class EntryFilter:
     ) -> None:
         self._now_ms = now_ms
         # The greatest timestamp: tombstones that are kept for ever have it.
-        self._horizon_ms = min(now_ms + delete_retention_ms, 2**63 - 1)
+        self._horizon_ms = min(now_ms + delete_retention_ms, INT64_MAX)
         self._newest = newest
         self._transactions = transactions
         self._producers = {producer.producer_id: producer for producer in producers}
