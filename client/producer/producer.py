@@ -26,6 +26,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.record import HeaderPair
 
 from .accumulator import Delivery, RecordAccumulator, RecordMetadata
+from .buffer_waiters import BufferWaiters
 from .encoders import Encode, encoder_of
 from .partitioner import HashPartitioner, Murmur2Partitioner, Partitioner, StickyPartitioner
 from .producer_config import ProducerConfig, client_config
@@ -40,7 +41,6 @@ from .sender import Sender
 from .transaction import Transaction
 from .transaction_manager import TransactionManager
 from .transactional_sender import TransactionalAccumulator, TransactionalSender
-from .waiting_sends import WaitingSends
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Producer:
         """Records of topics whose partitions are not known yet, in order."""
         self._learning: dict[str, asyncio.Task[None]] = {}
         """What finds those partitions, and then sends the records."""
-        self._waiting: WaitingSends | None = None
+        self._waiters: BufferWaiters | None = None
         self._tasks = BackgroundTasks(lambda error: None)
         self._accumulator: RecordAccumulator | None = None
         self._sender: Sender | None = None
@@ -126,14 +126,14 @@ class Producer:
                 drop_unrouted=self._drop_unrouted,
             )
             self._accumulator, self._sender = accumulator, sender
-            self._waiting = WaitingSends(self._send, sender.memory_freed)
+            self._waiters = BufferWaiters(self._send, sender.memory_freed)
             self._manager.attach(sender)
             sender.start()
             await self._manager.init()
             return
         self._accumulator = RecordAccumulator(self.config, loop)
         self._sender = Sender(self.cluster, self.config, self._accumulator)
-        self._waiting = WaitingSends(self._send, self._sender.memory_freed)
+        self._waiters = BufferWaiters(self._send, self._sender.memory_freed)
         self._sender.start()
         if self.config.producer_type == "async":
             self._queue = ProducerQueue(self.config, self, self._handler, self._callbacks)
@@ -360,8 +360,8 @@ class Producer:
 
         By ``asyncio.wait``, which leaves what it waits for alone when it is cancelled itself.
         """
-        assert self._waiting is not None, "started without its lines"
-        await self._waiting.through()
+        assert self._waiters is not None, "started without its waiters"
+        await self._waiters.served()
         if self._learning:
             await asyncio.wait(list(self._learning.values()))
 
@@ -371,8 +371,8 @@ class Producer:
             _refuse_held(items, error)
 
     def _send_with_room(self, item: Item) -> Awaitable[Delivery]:
-        assert self._waiting is not None, "use the producer in `async with`, or start it"
-        return self._waiting.send(item)
+        assert self._waiters is not None, "use the producer in `async with`, or start it"
+        return self._waiters.send(item)
 
     def _holds_its_most(self) -> bool:
         """Whether some topic whose partitions are not known yet can have no more records held."""

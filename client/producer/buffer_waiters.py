@@ -1,4 +1,4 @@
-"""Records that wait for room in the buffer, each topic's in the order in which they were given."""
+"""Who waits for room in the buffer, as in Kafka's BufferPool: first come, first served by topic."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .accumulator import Delivery
 from .producer_queue import Item
 
 
-class _Place:
-    """One record's place in the line of its topic."""
+class _Waiter:
+    """One record that waits behind others of its topic."""
 
     __slots__ = ("is_first", "left")
 
@@ -24,8 +24,8 @@ class _Place:
         """It was taken, or will not be: it was refused, or its sender gave up."""
 
 
-class WaitingSends:
-    """Lines before the buffer: a record that comes later does not overtake one that waits.
+class BufferWaiters:
+    """A queue for each topic: a record that comes later does not overtake one that waits.
 
     ``send`` takes a record or raises QueueFull; ``memory_freed`` says when to try again.
     """
@@ -33,33 +33,33 @@ class WaitingSends:
     def __init__(self, send: Callable[[Item], Delivery], memory_freed: Signal) -> None:
         self._send = send
         self._memory_freed = memory_freed
-        self._lines: dict[str, deque[_Place]] = {}
+        self._queues: dict[str, deque[_Waiter]] = {}
 
     async def send(self, item: Item) -> Delivery:
         """Hand over a record once there is room; raises what handing over raises."""
-        line = self._lines.get(item.topic)
-        if line is None:
+        queue = self._queues.get(item.topic)
+        if queue is None:
             try:
                 return self._send(item)
             except QueueFull:
-                line = self._lines[item.topic] = deque()
-        place = _Place(asyncio.get_running_loop())
-        line.append(place)
+                queue = self._queues[item.topic] = deque()
+        waiter = _Waiter(asyncio.get_running_loop())
+        queue.append(waiter)
         try:
-            if line[0] is not place:
-                await place.is_first
+            if queue[0] is not waiter:
+                await waiter.is_first
             return await self._sent_by_the_first(item)
         finally:
-            line.remove(place)
-            place.left.set_result(None)
-            if not line:
-                del self._lines[item.topic]
-            elif not line[0].is_first.done():
-                line[0].is_first.set_result(None)
+            queue.remove(waiter)
+            waiter.left.set_result(None)
+            if not queue:
+                del self._queues[item.topic]
+            elif not queue[0].is_first.done():
+                queue[0].is_first.set_result(None)
 
-    async def through(self) -> None:
+    async def served(self) -> None:
         """Return when everything that waits now was taken, or will not be."""
-        waiting = [place.left for line in self._lines.values() for place in line]
+        waiting = [waiter.left for queue in self._queues.values() for waiter in queue]
         if waiting:
             await asyncio.wait(waiting)
 
