@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -22,6 +23,12 @@ VALUES = [b"%03d" % number + b"x" * 100 for number in range(200)]
 """Ten times what the buffer holds."""
 
 
+@pytest.fixture
+async def small(cluster: ScriptedCluster) -> AsyncIterator[Producer]:
+    async with Producer(cluster.bootstrap, SMALL, client=CLIENT) as producer:
+        yield producer
+
+
 def holding_back_metadata(cluster: ScriptedCluster) -> tuple[asyncio.Event, asyncio.Event]:
     """Set when partitions of a topic are asked for, and to be set for the answer."""
     is_asked, may_answer = asyncio.Event(), asyncio.Event()
@@ -39,17 +46,16 @@ def holding_back_metadata(cluster: ScriptedCluster) -> tuple[asyncio.Event, asyn
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known-topic", "new-topic"])
 async def test_a_flush_waits_for_records_that_wait_for_room(
-    cluster: ScriptedCluster, is_known: bool
+    cluster: ScriptedCluster, small: Producer, is_known: bool
 ) -> None:
     """It returned when what the buffer held was acknowledged, and closing failed the others."""
     (topic_partition,) = cluster.topic("t")
-    async with Producer(cluster.bootstrap, SMALL, client=CLIENT) as producer:
-        if is_known:
-            await producer.partitions_for("t")
-        sending = [asyncio.create_task(producer.send("t", value)) for value in VALUES]
-        await producer.flush()
-        assert cluster.logs[topic_partition].values() == VALUES
-        await asyncio.gather(*sending)
+    if is_known:
+        await small.partitions_for("t")
+    sending = [asyncio.create_task(small.send("t", value)) for value in VALUES]
+    await small.flush()
+    assert cluster.logs[topic_partition].values() == VALUES
+    await asyncio.gather(*sending)
 
 
 async def test_leaving_the_block_sends_all_that_was_sent_soon_without_await(
@@ -69,45 +75,42 @@ async def test_leaving_the_block_sends_all_that_was_sent_soon_without_await(
 
 
 async def test_records_that_come_later_do_not_overtake_those_that_wait_for_room(
-    cluster: ScriptedCluster,
+    cluster: ScriptedCluster, small: Producer
 ) -> None:
     (topic_partition,) = cluster.topic("t")
-    async with Producer(cluster.bootstrap, SMALL, client=CLIENT) as producer:
-        await producer.partitions_for("t")
-        sending = []
-        for value in VALUES:
-            sending.append(asyncio.create_task(producer.send("t", value)))
-            await asyncio.sleep(0)
-        await asyncio.gather(*sending)
+    await small.partitions_for("t")
+    sending = []
+    for value in VALUES:
+        sending.append(asyncio.create_task(small.send("t", value)))
+        await asyncio.sleep(0)
+    await asyncio.gather(*sending)
     assert cluster.logs[topic_partition].values() == VALUES
 
 
 async def test_who_gives_up_waiting_for_room_lets_the_next_one_send(
-    cluster: ScriptedCluster,
+    cluster: ScriptedCluster, small: Producer
 ) -> None:
     (topic_partition,) = cluster.topic("t")
-    async with Producer(cluster.bootstrap, SMALL, client=CLIENT) as producer:
-        await producer.partitions_for("t")
-        sending = [asyncio.create_task(producer.send("t", value)) for value in VALUES]
-        await asyncio.sleep(0)
-        given_up = [sending[-1], sending[50], sending[60]]
-        for task in given_up:
-            task.cancel()
-        await asyncio.wait(given_up)
-        await producer.flush()
-        left = [value for value, task in zip(VALUES, sending, strict=True) if task not in given_up]
-        assert cluster.logs[topic_partition].values() == left
+    await small.partitions_for("t")
+    sending = [asyncio.create_task(small.send("t", value)) for value in VALUES]
+    await asyncio.sleep(0)
+    given_up = [sending[-1], sending[50], sending[60]]
+    for task in given_up:
+        task.cancel()
+    await asyncio.wait(given_up)
+    await small.flush()
+    left = [value for value, task in zip(VALUES, sending, strict=True) if task not in given_up]
+    assert cluster.logs[topic_partition].values() == left
 
 
 async def test_records_of_a_new_topic_wait_for_room_once_its_partitions_are_known(
-    cluster: ScriptedCluster,
+    cluster: ScriptedCluster, small: Producer
 ) -> None:
     """They were accepted, and refused then with QueueFull: nobody was told."""
     (topic_partition,) = cluster.topic("t")
-    async with Producer(cluster.bootstrap, SMALL, client=CLIENT) as producer:
-        deliveries = [producer.send_soon("t", value) for value in VALUES]
-        await producer.flush()
-        assert [(await delivery).offset for delivery in deliveries] == list(range(len(VALUES)))
+    deliveries = [small.send_soon("t", value) for value in VALUES]
+    await small.flush()
+    assert [(await delivery).offset for delivery in deliveries] == list(range(len(VALUES)))
     assert cluster.logs[topic_partition].values() == VALUES
 
 
