@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.broker.handlers.topics import TopicsHandler
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import delete_topics
 from tests.controller.small_cluster import SmallCluster
+from tests.controller.test_cluster_handlers import topics_handler
 from tests.handlers.peer import call
 
 
@@ -19,13 +19,6 @@ async def test_another_node_than_the_controller_tells_nothing_of_a_topic_to_be_d
     await cluster.create("payroll", {0: (1,)})
     await cluster.until(lambda: "payroll" in other.cache.snapshot.topic_ids)
     topic_id = other.cache.snapshot.topic_ids["payroll"]
-    handler = TopicsHandler(
-        cluster.writer(),
-        other.cache,
-        is_controller=lambda: other.controller.is_active,
-        heard=other.controller.heard,
-        may_delete=True,
-    )
     asked = [
         delete_topics.Topic(name="payroll"),
         delete_topics.Topic(name=None, topic_id=topic_id),
@@ -33,7 +26,7 @@ async def test_another_node_than_the_controller_tells_nothing_of_a_topic_to_be_d
         delete_topics.Topic(name=None, topic_id=b"\1" * 16),
     ]
     deletion = delete_topics.DeleteTopicsRequest(topics=asked, timeout_ms=60_000)
-    answer = await handler.delete(call(deletion, 6))
+    answer = await topics_handler(cluster, other).delete(call(deletion, 6))
     assert [(one.name, one.topic_id, one.error_code) for one in answer.responses] == [
         (one.name, one.topic_id, ErrorCode.NOT_CONTROLLER) for one in asked
     ]
